@@ -1,0 +1,1 @@
+"""Frozen values every room speaks in; standard library only."""

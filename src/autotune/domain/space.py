@@ -1,0 +1,153 @@
+"""What may vary: knobs, what holds in every trial, and rules between knobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from autotune.domain.settings import Value
+
+
+@dataclass(frozen=True, slots=True)
+class IntKnob:
+    """A whole number between ``low`` and ``high``, both included.
+
+    Attributes:
+        name: The engine argument, dotted when nested.
+        low: Smallest value.
+        high: Largest value.
+        step: Distance between neighbours; must be 1 when ``log`` is set.
+        log: Draw evenly in the logarithm.
+        affects_output: The setting can change what the model answers (lossy).
+        needs_restart: The engine must be started anew to change it.
+    """
+
+    name: str
+    low: int
+    high: int
+    step: int = 1
+    log: bool = False
+    affects_output: bool = False
+    needs_restart: bool = True
+
+    def accepts(self, value: object) -> bool:
+        """Whether ``value`` lies on this knob's grid."""
+        return (
+            isinstance(value, int)
+            and not isinstance(value, bool)
+            and self.low <= value <= self.high
+            and (value - self.low) % self.step == 0
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FloatKnob:
+    """A real number between ``low`` and ``high``, both included."""
+
+    name: str
+    low: float
+    high: float
+    step: float | None = None
+    log: bool = False
+    affects_output: bool = False
+    needs_restart: bool = True
+
+    def accepts(self, value: object) -> bool:
+        """Whether ``value`` is a number inside the range."""
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return number and self.low <= float(value) <= self.high  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceKnob:
+    """One of ``choices``, without order."""
+
+    name: str
+    choices: tuple[Value, ...]
+    affects_output: bool = False
+    needs_restart: bool = True
+
+    def accepts(self, value: object) -> bool:
+        """Whether ``value`` is one of the choices, of the same type."""
+        return any(value == c and type(value) is type(c) for c in self.choices)
+
+
+Knob = IntKnob | FloatKnob | ChoiceKnob
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A bound between two settings: ``left`` at most, or at least, ``right``.
+
+    A side is the name of a setting or a number; the rule speaks only while every
+    setting in ``when`` has the value given there, and only where both sides are
+    known. Repair moves the left side.
+    """
+
+    left: str
+    relation: Literal["at_most", "at_least"]
+    right: str | int | float
+    when: Mapping[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSpace:
+    """Knobs to turn, and what every trial and the baseline are held to.
+
+    Attributes:
+        name: The file's name, for people.
+        fixed: Engine arguments held in all trials and in the baseline.
+        environment: Environment variables held likewise.
+        knobs: What may vary, in the order given.
+        rules: Bounds between settings, repaired before a proposal is launched.
+    """
+
+    name: str
+    fixed: Mapping[str, Value]
+    environment: Mapping[str, str]
+    knobs: tuple[Knob, ...]
+    rules: tuple[Rule, ...] = ()
+
+    def knob(self, name: str) -> Knob | None:
+        """The knob called ``name``, if the space turns it."""
+        return next((k for k in self.knobs if k.name == name), None)
+
+    def repair(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """Move ``values`` (by knob name) until every rule holds, if it can.
+
+        Fixed settings count as known. A repaired value is clipped to its knob's
+        range; a rule whose left side is fixed, or unknown, cannot be repaired and
+        is left to the engine to refuse.
+        """
+        repaired = dict(values)
+        for rule in self.rules:
+            known = {**self.fixed, **repaired}
+            left, right = known.get(rule.left), _side(rule.right, known)
+            applies = all(known.get(k) == v for k, v in rule.when.items())
+            knob = self.knob(rule.left)
+            if not applies or left is None or right is None or knob is None:
+                continue
+            if _holds(left, rule.relation, right):
+                continue
+            repaired[rule.left] = _nearest(knob, right)
+        return repaired
+
+
+def _side(side: str | float, known: Mapping[str, Value]) -> Value:
+    return known.get(side) if isinstance(side, str) else side
+
+
+def _holds(left: Value, relation: str, right: Value) -> bool:
+    if isinstance(left, str) or isinstance(right, str):
+        return left == right
+    if left is None or right is None:
+        return True
+    return left <= right if relation == "at_most" else left >= right
+
+
+def _nearest(knob: Knob, value: Value) -> Value:
+    if isinstance(knob, ChoiceKnob) or isinstance(value, str) or value is None:
+        return value
+    clipped = min(max(value, knob.low), knob.high)
+    return int(clipped) if isinstance(knob, IntKnob) else float(clipped)
