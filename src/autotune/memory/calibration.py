@@ -71,12 +71,15 @@ def _with_profile(
 def _with_used(
     model: MemoryModel, observation: Observation, launch: Launch
 ) -> MemoryModel:
-    """Learn the process's own share from what the driver sees in use."""
+    """Learn the process's own share from what the driver sees in use.
+
+    The sampler's warm-up is the last peak before serving, and its buffers stay.
+    """
     kv_bytes = _kv_bytes(model, observation, launch)
     if kv_bytes is None or observation.used_bytes is None:
         return model
     needs = model.needs(launch)
-    row = needs.row("process", "graphs", "weights", "fixed", needs.peak)
+    row = needs.row("process", "graphs", "weights", "fixed", "sampler")
     belief = model.coefficients.learn(
         row, observation.used_bytes - kv_bytes, noise_bytes=_PROCESS_NOISE_BYTES
     )

@@ -34,7 +34,7 @@ MISFIT: Mapping[str, float] = MappingProxyType(
     {
         "weights": 0.004,
         "fixed": 0.1,
-        "forward": 0.15,
+        "forward": 0.2,
         "sampler": 0.02,
         "graphs": 0.07,
         "estimate": 0.15,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -16,6 +16,7 @@ _AMOUNTS = {
     "kv_bytes": (
         r"Available KV cache memory: (?P<n>-?[\d.]+) (?P<u>[KMG]iB)",
         r"reserved (?P<n>[\d.]+) (?P<u>[KMG]iB) memory for KV Cache",
+        r"available KV cache memory \((?P<n>-?[\d.]+) (?P<u>[KMG]iB)\)",
     ),
     "graphs_bytes": (
         r"Graph capturing finished in .*? took (?P<n>-?[\d.]+) (?P<u>[KMG]iB)",
@@ -28,7 +29,6 @@ _AMOUNTS = {
     "kv_needed_bytes": (r"\((?P<n>[\d.]+) (?P<u>[KMG]iB) KV cache is needed",),
 }
 _KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
-_KV_BLOCKS = re.compile(r"# (?:GPU|CPU) blocks: (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,6 @@ class Observation:
     weights_bytes: int | None = None
     kv_bytes: int | None = None
     kv_tokens: int | None = None
-    kv_blocks: int | None = None
     graphs_bytes: int | None = None
     estimate_bytes: int | None = None
     device_bytes: int | None = None
@@ -61,9 +60,12 @@ class Observation:
 def read_observation(log: str, *, used_bytes: int | None = None) -> Observation:
     """The amounts stated in ``log``; the last one where a line repeats."""
     amounts = {name: _last_amount(log, texts) for name, texts in _AMOUNTS.items()}
-    counts = {"kv_tokens": _KV_TOKENS, "kv_blocks": _KV_BLOCKS}
-    found = {name: _last_count(log, pattern) for name, pattern in counts.items()}
-    return replace(Observation(used_bytes=used_bytes), **amounts, **found)
+    tokens = _KV_TOKENS.findall(log)
+    return Observation(
+        kv_tokens=int(tokens[-1].replace(",", "")) if tokens else None,
+        used_bytes=used_bytes,
+        **amounts,
+    )
 
 
 def _last_amount(log: str, patterns: tuple[str, ...]) -> int | None:
@@ -73,8 +75,3 @@ def _last_amount(log: str, patterns: tuple[str, ...]) -> int | None:
             last = matches[-1]
             return round(float(last["n"]) * _UNITS[last["u"]])
     return None
-
-
-def _last_count(log: str, pattern: re.Pattern[str]) -> int | None:
-    matches = pattern.findall(log)
-    return int(matches[-1].replace(",", "")) if matches else None
