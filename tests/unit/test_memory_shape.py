@@ -320,6 +320,8 @@ def test_an_unknown_quantization_abstains(method, config):
         {"tensor_parallel_size": 3},
         {"speculative_config": {"method": "ngram"}},
         {"cpu_offload_gb": 4},
+        {"max_model_len": -1},
+        {"max_num_seqs": "many"},
     ],
 )
 def test_arguments_beyond_the_model_abstain(arguments):

@@ -146,3 +146,24 @@ def test_the_error_band_covers_what_was_seen(teacher):
         prediction = predicted(name, model)
         error = abs(prediction.kv_bytes - STARTS[name]["kv_gib"] * GIB)
         assert error <= prediction.kv_band_bytes, name
+
+
+def percent(amount, truth):
+    return abs(amount / truth - 1) * 100
+
+
+def test_the_documentation_states_the_errors_that_are_computed_here():
+    text = (
+        Path(__file__).parents[2].joinpath("docs/memory.md").read_text(encoding="utf-8")
+    )
+    fresh = [percent(predicted(n).kv_tokens, STARTS[n]["kv_tokens"]) for n in HEALTHY]
+    taught = [
+        percent(predicted(name, model).kv_tokens, STARTS[name]["kv_tokens"])
+        for teacher, model in ((t, calibrated_on(t)) for t in HEALTHY)
+        for name in HEALTHY
+        if name != teacher
+    ]
+
+    assert f"uncalibrated: worst {max(fresh):.2f} %" in text
+    assert f"held out: worst {max(taught):.2f} %" in text
+    assert f"{len(HEALTHY)} of them" in text

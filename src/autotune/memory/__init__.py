@@ -10,11 +10,12 @@ Pure arithmetic: nothing here touches a device or imports the engine.
 from __future__ import annotations
 
 from autotune.memory.calibration import calibrate
-from autotune.memory.forecast import Check, MemoryModel, Phase, Prediction, predict
+from autotune.memory.forecast import MemoryModel, predict
 from autotune.memory.guard import Guard, Verdict
 from autotune.memory.launch import Device
 from autotune.memory.observation import Observation, read_observation
 from autotune.memory.precision import Abstain
+from autotune.memory.prediction import Check, Phase, Prediction
 from autotune.memory.shape import ModelShape, read_shape
 
 

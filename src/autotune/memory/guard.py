@@ -6,8 +6,8 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-from autotune.memory.forecast import Prediction
 from autotune.memory.precision import Abstain
+from autotune.memory.prediction import Prediction
 
 
 Verdict = Literal["allow", "explore", "refuse"]

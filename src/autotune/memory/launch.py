@@ -29,6 +29,16 @@ _BEYOND_THE_MODEL = (
     "hf_overrides",
     "kv_transfer_config",
 )
+_NUMBERS = (
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "gpu_memory_utilization",
+    "kv_cache_memory_bytes",
+    "max_num_batched_tokens",
+    "max_num_seqs",
+    "max_model_len",
+    "block_size",
+)
 _CAPTURE_CEILING = 512
 _FINE_STRIDE_END = 256
 
@@ -86,6 +96,9 @@ def read_launch(
     for name in _BEYOND_THE_MODEL:
         if arguments.get(name):
             return Abstain(f"{name} adds memory that the memory model does not know")
+    for name in _NUMBERS:
+        if not _is_positive(arguments.get(name, 1)):
+            return Abstain(f"{name} is {arguments[name]!r}, not a positive number")
     quantization = read_quantization(
         _given(arguments, "quantization", None), shape.quantization_config or {}
     )
@@ -110,7 +123,6 @@ def _resolve(
     length = _given(arguments, "max_model_len", shape.max_positions)
     tokens, sequences = _batch(arguments, device, length=length)
     piecewise, full = _captures(arguments, device, tokens=tokens, sequences=sequences)
-    block = 128 if device.kind == "cpu" else 64 if shape.latent else 16
     return Launch(
         utilization=float(
             _given(arguments, "gpu_memory_utilization", DEFAULT_UTILIZATION)
@@ -120,7 +132,7 @@ def _resolve(
         in_flight_tokens=tokens * _steps_in_flight(arguments, device),
         sequences=sequences,
         max_length=length,
-        block_size=_given(arguments, "block_size", block),
+        block_size=_block_size(shape, arguments, device),
         cache_element_bytes=cache,
         quantization=quantization,
         tensor=_given(arguments, "tensor_parallel_size", 1),
@@ -128,6 +140,18 @@ def _resolve(
         piecewise_sizes=piecewise,
         full_sizes=full,
     )
+
+
+def _is_positive(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and value > 0)
+
+
+def _block_size(shape: ModelShape, arguments: Arguments, device: Device) -> int:
+    """Tokens per block; by default what the usual attention backend prefers."""
+    if device.kind == "cpu" and shape.latent:
+        return 16  # the only one there is: the engine overrides any other
+    usual = 128 if device.kind == "cpu" else 64 if shape.latent else 16
+    return _given(arguments, "block_size", usual)
 
 
 def _given(arguments: Arguments, name: str, default: T) -> T:
