@@ -53,6 +53,10 @@ class ResponseFraming:
         Raises:
             ValueError: The bytes are no HTTP/1.1 response.
         """
+        if not self._buffer and self._part is _Part.SIZE:
+            whole = _only_chunk(data)
+            if whole is not None:
+                return whole
         self._buffer += data
         body: list[bytes] = []
         while self._step(body):
@@ -150,6 +154,15 @@ class ResponseFraming:
             chunked = self._part is _Part.CHUNK
             self._part = _Part.CHUNK_END if chunked else _Part.COMPLETE
         return True
+
+
+def _only_chunk(data: bytes) -> bytes | None:
+    """The content, if ``data`` is one whole chunk: how servers write each token."""
+    start = data.find(b"\r\n") + 2
+    if start < 3 or not data.endswith(b"\r\n"):  # noqa: PLR2004 - a digit, CR and LF
+        return None
+    size = _whole(data[: start - 2].partition(b";")[0], base=16)
+    return data[start:-2] if size and len(data) == start + size + 2 else None
 
 
 def _may_be_http(head: bytes) -> bool:

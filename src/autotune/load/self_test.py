@@ -24,6 +24,7 @@ from autotune.load.mock_server import (
     running_mock,
 )
 from autotune.load.sharded import ShardedTarget
+from autotune.load.transport import StampingTransport
 
 
 PROMPT_TOKENS = 256
@@ -258,6 +259,7 @@ def _summarise(
 
 
 async def _fetch_ledger(base_url: str) -> dict[str, MockAnswer]:
-    async with httpx.AsyncClient(trust_env=False) as client:
-        response = await client.get(f"{base_url}/ledger", timeout=30.0)
-    return read_ledger(response.content)
+    async with StampingTransport() as transport:
+        request = httpx.Request("GET", f"{base_url}/ledger")
+        response = await transport.handle_async_request(request)
+        return read_ledger(await response.aread())

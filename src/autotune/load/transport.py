@@ -25,6 +25,8 @@ from autotune.load.framing import ResponseFraming
 Origin = tuple[str, str, int]
 
 _SHORTEST_LIFE_S = 1.0
+_PROMPT_WAKES = 4
+_PIECES_PER_WAKE = 16
 
 
 class Connection(asyncio.Protocol):
@@ -44,6 +46,7 @@ class Connection(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._failure: httpx.TransportError | None = None
         self._heard_s = 0.0
+        self._woken_count = 0
         self._silence: asyncio.TimerHandle | None = None
 
     @property
@@ -76,7 +79,8 @@ class Connection(asyncio.Protocol):
             return
         if body:
             self._pieces.append((stamp, body))
-        self._wake()
+        if self._worth_waking(body):
+            self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the exchange: whole if its framing says so, failed otherwise."""
@@ -93,7 +97,7 @@ class Connection(asyncio.Protocol):
         """Write a request and start listening for its answer."""
         self.framing = ResponseFraming()
         self._pieces.clear()
-        self._failure, self._heard_s = None, 0.0
+        self._failure, self._heard_s, self._woken_count = None, 0.0, 0
         wire = self._wire
         if wire is None:
             raise httpx.WriteError("the connection is closed")
@@ -145,7 +149,21 @@ class Connection(asyncio.Protocol):
         if self._failure is not None and not self._pieces:
             raise self._failure
 
+    def _worth_waking(self, body: bytes) -> bool:
+        """Whether the reader has to look at once.
+
+        The stamp is already taken, so only the first pieces and the end are urgent;
+        a coroutine switch for every token would triple the cost of receiving it.
+        """
+        return (
+            self._woken_count < _PROMPT_WAKES
+            or len(self._pieces) >= _PIECES_PER_WAKE
+            or self.framing.complete
+            or b"[DONE]" in body
+        )
+
     def _wake(self) -> None:
+        self._woken_count += 1
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -217,7 +235,7 @@ class StampingTransport(httpx.AsyncBaseTransport):
         connect_timeout_s: float = 10.0,
         idle_timeout_s: float = 300.0,
     ) -> None:
-        self._verify = verify
+        self._context = verify
         self._connect_timeout_s = connect_timeout_s
         self._idle_timeout_s = idle_timeout_s
         self._idle: dict[Origin, deque[Connection]] = {}
@@ -309,11 +327,8 @@ class StampingTransport(httpx.AsyncBaseTransport):
 
     async def _connect(self, origin: Origin) -> Connection:
         scheme, host, port = origin
-        context = (
-            (self._verify or httpx.create_ssl_context())
-            if (scheme == "https")
-            else None
-        )
+        if scheme == "https" and self._context is None:
+            self._context = httpx.create_ssl_context()
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_timeout_s):
@@ -323,7 +338,7 @@ class StampingTransport(httpx.AsyncBaseTransport):
                     ),
                     host,
                     port,
-                    ssl=context,
+                    ssl=self._context if scheme == "https" else None,
                 )
         except TimeoutError as error:
             raise httpx.ConnectTimeout(f"no connection to {host}:{port}") from error
