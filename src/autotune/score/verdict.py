@@ -32,7 +32,7 @@ _CONFIDENCE = 0.95
 # in studies that just missed a stop and go on to the end; with these the true effect
 # lies inside in 93 to 97 % of studies (docs/statistics.md has the simulation). Each
 # half exceeds the level of a win at that look, so the interval of a win excludes zero.
-_LEFT_OUT_FIRST, _LEFT_OUT_LATER, _LEFT_OUT_LAST = 0.04, 0.035, 0.025
+_LEFT_OUT_FIRST, _LEFT_OUT_LATER, _LEFT_OUT_LAST = 0.04, 0.03, 0.023
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ class Plan:
         family_alpha: Chance that any candidate wins when none is better.
         candidate_alpha: The most of it one candidate may spend; half of what a 95 %
             interval leaves out, so that the interval of a win excludes zero.
+        give_up_alpha: Chance that a candidate worth a change is given up early.
         worth_fraction: The smallest gain worth a change.
         excluded_fraction: The gain that must be excluded after the last look to say
             that nothing beat the baseline, rather than that noise hides it.
@@ -52,6 +53,7 @@ class Plan:
     looks: tuple[int, ...] = (5, 8, 12)
     family_alpha: float = 0.05
     candidate_alpha: float = 0.025
+    give_up_alpha: float = 0.0125
     worth_fraction: float = 0.02
     excluded_fraction: float = 0.05
 
@@ -67,8 +69,14 @@ class Plan:
         return (_LEFT_OUT_LATER if count < self.looks[-1] else _LEFT_OUT_LAST) / 2
 
     def bound_level(self, look: int) -> float:
-        """Level of the bound on the gain a candidate may still have."""
-        return nominal_levels(self.candidate_alpha, self.looks)[self.looks.index(look)]
+        """Level of the bound on the gain a candidate may still have.
+
+        Before the last look it spends ``give_up_alpha``; at the last it is the end of
+        the interval.
+        """
+        if look == self.looks[-1]:
+            return self.interval_level(look)
+        return nominal_levels(self.give_up_alpha, self.looks)[self.looks.index(look)]
 
 
 STANDARD = Plan()
@@ -146,7 +154,7 @@ def _settle(rounds: Rounds, comparison: Comparison, plan: Plan) -> Continue | Ve
         return WorthIt(_fewest_changes(rounds, worth), comparison)
     if hopeful and not last:
         ahead = plan.looks[plan.looks.index(count) + 1]
-        return Continue(ahead, tuple(c.name for c in running if c in hopeful + wins))
+        return Continue(ahead, tuple(c.name for c in running if c in [*hopeful, *wins]))
     if wins:
         return NotWorthIt(_fewest_changes(rounds, wins), comparison)
     if not hopeful:
