@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 import httpx
 
 from autotune.domain.timing import RequestTiming
-from autotune.errors import RequestRefused
-from autotune.load import Chunk, PlannedRequest
+from autotune.errors import InputError, RequestRefused
+from autotune.load import Chunk, PlannedRequest, Target
 from autotune.load.http_target import HttpTarget
 from autotune.load.lag import Lag, LagSampler, judge, worst_lag
 from autotune.load.mock_server import (
@@ -38,7 +38,7 @@ class Reading:
     Attributes:
         streams: Requests in flight at any time.
         shards: Load processes.
-        requests: Requests answered.
+        timings: The answered requests.
         ttft_p50_s: Median TTFT.
         ttft_p95_s: 95th percentile of TTFT.
         tpot_s: Mean TPOT.
@@ -49,7 +49,7 @@ class Reading:
 
     streams: int
     shards: int
-    requests: int
+    timings: tuple[RequestTiming, ...]
     ttft_p50_s: float
     ttft_p95_s: float
     tpot_s: float
@@ -79,7 +79,7 @@ class SelfTestReport:
 def self_test(
     streams: Sequence[int],
     *,
-    shards: int = 1,
+    shards: Sequence[int] = (1, 2),
     rounds: int = 4,
     latency: MockLatency | None = None,
 ) -> SelfTestReport:
@@ -87,6 +87,8 @@ def self_test(
 
     Each stream sends ``rounds`` requests, one after the other; streams start evenly
     spread over one answer's duration, so that ``streams`` are in flight throughout.
+    A number that is void with one count of load processes is tried with the next of
+    ``shards``, and stays void when none reads it.
 
     Raises:
         HostUnfit: The mock or a load process did not come up.
@@ -94,14 +96,35 @@ def self_test(
     latency = latency or MockLatency()
     with running_mock(latency) as base_url:
         readings = tuple(
-            asyncio.run(
-                read_streams(
-                    base_url, count, shards=shards, rounds=rounds, latency=latency
-                )
-            )
+            read_best(base_url, count, shards=shards, rounds=rounds, latency=latency)
             for count in streams
         )
     return SelfTestReport(latency=latency, readings=readings)
+
+
+def read_best(
+    base_url: str,
+    streams: int,
+    *,
+    shards: Sequence[int],
+    rounds: int,
+    latency: MockLatency,
+) -> Reading:
+    """The first valid reading over ``shards``, or the last void one.
+
+    Raises:
+        InputError: ``shards`` is empty.
+        HostUnfit: A load process did not come up.
+    """
+    for processes in shards:
+        reading = asyncio.run(
+            read_streams(
+                base_url, streams, shards=processes, rounds=rounds, latency=latency
+            )
+        )
+        if reading.void is None or processes == shards[-1]:
+            return reading
+    raise InputError("shards: want at least one count of load processes")
 
 
 async def read_streams(
@@ -112,39 +135,56 @@ async def read_streams(
     rounds: int,
     latency: MockLatency,
 ) -> Reading:
-    """One reading of the mock at ``base_url``.
+    """One reading of the mock at ``base_url`` by this package's own targets.
 
     Raises:
         EngineDied: The mock does not answer.
+        HostUnfit: A load process did not come up.
     """
-    async with AsyncExitStack() as stack:
-        target: HttpTarget | ShardedTarget = (
-            HttpTarget(base_url, model="mock", connections=streams)
-            if shards == 1
-            else ShardedTarget(
-                base_url, model="mock", shards=shards, connections=streams
+    if shards == 1:
+        async with HttpTarget(base_url, model="mock", connections=streams) as target:
+            return await read_target(
+                target, base_url, streams, rounds=rounds, latency=latency
             )
+    async with ShardedTarget(
+        base_url, model="mock", shards=shards, connections=streams
+    ) as sharded:
+        await sharded.take_lag()
+        reading = await read_target(
+            sharded, base_url, streams, rounds=rounds, latency=latency
         )
-        await stack.enter_async_context(target)
-        sampler = await stack.enter_async_context(LagSampler())
-        await _fetch_ledger(base_url)
-        if isinstance(target, ShardedTarget):
-            await target.take_lag()
-        gc.collect()
-        gc.disable()
-        stack.callback(gc.enable)
-        sampler.take()
+        lag = worst_lag((reading.lag, await sharded.take_lag()))
+    void = reading.void or judge(lag, timings=reading.timings)
+    return replace(reading, shards=shards, lag=lag, void=void)
+
+
+async def read_target(
+    target: Target,
+    base_url: str,
+    streams: int,
+    *,
+    rounds: int,
+    latency: MockLatency,
+) -> Reading:
+    """One reading of the mock at ``base_url`` through any target that leads there."""
+    await _fetch_ledger(base_url)
+    async with LagSampler() as sampler, _collector_paused():
         timings = await _drive(target, streams, rounds=rounds, latency=latency)
         lag = sampler.take()
-        if isinstance(target, ShardedTarget):
-            lag = worst_lag((lag, await target.take_lag()))
-        truth = await _fetch_ledger(base_url)
-    corrected = [
-        without_mock_lateness(timing, truth[timing.request_id]) for timing in timings
-    ]
-    return _summarise(
-        corrected, lag, streams=streams, shards=shards, wanted=streams * rounds
-    )
+    truth = await _fetch_ledger(base_url)
+    exact = tuple(without_mock_lateness(t, truth[t.request_id]) for t in timings)
+    return _summarise(exact, lag, streams=streams, wanted=streams * rounds)
+
+
+@asynccontextmanager
+async def _collector_paused() -> AsyncGenerator[None]:
+    """No garbage collection inside a measurement: it stalls every stream at once."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def without_mock_lateness(timing: RequestTiming, answer: MockAnswer) -> RequestTiming:
@@ -170,7 +210,7 @@ def without_mock_lateness(timing: RequestTiming, answer: MockAnswer) -> RequestT
 
 
 async def _drive(
-    target: HttpTarget | ShardedTarget,
+    target: Target,
     streams: int,
     *,
     rounds: int,
@@ -186,7 +226,7 @@ async def _drive(
 
 
 async def _run_slot(
-    target: HttpTarget | ShardedTarget, slot: int, start_s: float, *, rounds: int
+    target: Target, slot: int, start_s: float, *, rounds: int
 ) -> list[RequestTiming]:
     timings = []
     scheduled_s = start_s
@@ -206,9 +246,7 @@ async def _run_slot(
     return timings
 
 
-async def _time(
-    target: HttpTarget | ShardedTarget, request: PlannedRequest
-) -> RequestTiming | None:
+async def _time(target: Target, request: PlannedRequest) -> RequestTiming | None:
     sent_s = time.perf_counter()
     try:
         chunks: list[Chunk] = [chunk async for chunk in target.stream(request)]
@@ -238,7 +276,6 @@ def _summarise(
     lag: Lag,
     *,
     streams: int,
-    shards: int,
     wanted: int,
 ) -> Reading:
     ttfts_s = sorted(t.ttft_s for t in timings)
@@ -247,8 +284,8 @@ def _summarise(
     void = f"{lost} of {wanted} requests failed" if lost else None
     return Reading(
         streams=streams,
-        shards=shards,
-        requests=len(timings),
+        shards=1,
+        timings=tuple(timings),
         ttft_p50_s=ttfts_s[len(ttfts_s) // 2],
         ttft_p95_s=ttfts_s[int(0.95 * len(ttfts_s))],
         tpot_s=fmean(t.tpot_s for t in timings if t.tpot_s is not None),
