@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.domain.verdict import Comparison, Continue, NotWorthIt, Verdict, WorthIt
-from autotune.score.verdict import BASELINE, decide
+from autotune.score.verdict import BASELINE, STANDARD, Plan, decide
 
 
 NAMES = ("first", "second", "third")
@@ -90,6 +90,7 @@ SCENARIOS = (
     Scenario("1 % gain, 5 % noise, alone", (0.01,), 0.05),
     Scenario("2 % gain, 2 % noise", (0.02, 0, 0), 0.02),
     Scenario("gains of 2, 3, 4 %, 2 % noise", (0.02, 0.03, 0.04), 0.02),
+    Scenario("three gains of 5 %, 2 % noise", (0.05, 0.05, 0.05), 0.02),
     Scenario("18 % gain, 2 % noise", (0.18, 0.05, 0), 0.02),
 )
 
@@ -102,11 +103,12 @@ class Figures:
     worth_it: float
     first_named: float
     coverage: float
+    named_coverage: float | None
     kinds: Mapping[str, float]
     mean_rounds: float
 
 
-def run_study(scores: np.ndarray) -> Verdict:
+def run_study(scores: np.ndarray, *, plan: Plan = STANDARD) -> Verdict:
     """One study: rounds as the verdict asks for them, dropped candidates left out."""
     names = NAMES[: scores.shape[1] - 1]
     changes = {name: place + 1 for place, name in enumerate(names)}
@@ -114,17 +116,22 @@ def run_study(scores: np.ndarray) -> Verdict:
     for row in scores:
         values = dict(zip((BASELINE, *names), row.tolist(), strict=True))
         kept.append({name: values[name] for name in (BASELINE, *running)})
-        answer = decide(kept, changes=changes)
+        answer = decide(kept, changes=changes, plan=plan)
         if not isinstance(answer, Continue):
             return answer
         running = answer.candidates
     raise AssertionError("the plan ended without a verdict")
 
 
-def simulate(scenario: Scenario, *, studies: int, seed: int) -> Figures:
+def simulate(
+    scenario: Scenario, *, studies: int, seed: int, plan: Plan = STANDARD
+) -> Figures:
     """Run ``studies`` of ``scenario`` and count."""
     rng = np.random.default_rng(seed)
-    verdicts = [run_study(scenario.scores(rng, 12)) for _ in range(studies)]
+    verdicts = [
+        run_study(scenario.scores(rng, plan.looks[-1]), plan=plan)
+        for _ in range(studies)
+    ]
     wins = [v for v in verdicts if isinstance(v, WorthIt | NotWorthIt)]
     kinds = [type(v).__name__ for v in verdicts]
     covered = [covers(v.comparison, scenario) for v in verdicts]
@@ -133,6 +140,7 @@ def simulate(scenario: Scenario, *, studies: int, seed: int) -> Figures:
         worth_it=kinds.count("WorthIt") / studies,
         first_named=sum(v.winner.name == NAMES[0] for v in wins) / studies,
         coverage=float(np.mean(covered)),
+        named_coverage=named_coverage(wins, scenario),
         kinds={kind: kinds.count(kind) / studies for kind in sorted(set(kinds))},
         mean_rounds=float(np.mean([v.comparison.rounds_count for v in verdicts])),
     )
@@ -144,6 +152,18 @@ def covers(comparison: Comparison, scenario: Scenario) -> list[bool]:
     effects = [found[name] for name in NAMES[: len(scenario.gains)]]
     pairs = zip(effects, scenario.gains, strict=True)
     return [e.low <= 1 - gain <= e.high for e, gain in pairs]
+
+
+def named_coverage(
+    wins: list[WorthIt | NotWorthIt], scenario: Scenario
+) -> float | None:
+    """Share of named winners whose interval holds the truth; selection included."""
+    truth = {name: 1 - g for name, g in zip(NAMES, scenario.gains, strict=False)}
+    held = [
+        v.winner.effect.low <= truth[v.winner.name] <= v.winner.effect.high
+        for v in wins
+    ]
+    return float(np.mean(held)) if held else None
 
 
 def misses(scenario: Scenario, figures: Figures, *, slack: float = 0.0) -> list[str]:
@@ -186,6 +206,7 @@ def main() -> int:
             "worth_it": figures.worth_it,
             "found": figures.first_named,
             "coverage": round(figures.coverage, 4),
+            "named_coverage": figures.named_coverage,
             "mean_rounds": round(figures.mean_rounds, 2),
             "kinds": dict(figures.kinds),
         }

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from autotune.score.verdict import Plan
+
 
 PATH = pathlib.Path(__file__).parents[2] / "benchmarks" / "verdict.py"
 
@@ -37,9 +39,11 @@ def test_short_simulations_meet_the_targets_within_chance(name):
     assert not bench.misses(BY_NAME[name], figures, slack=0.031)
 
 
-def test_a_careless_rule_would_be_caught():
-    """Three naive one-sided 5 % tests at each look: what the benchmark must refuse."""
+def test_a_careless_rule_is_caught():
+    """Spending 10 % on each candidate makes false wins that the target refuses."""
     scenario = BY_NAME["identical, 20 % block CV"]
-    figures = bench.Figures(0.13, 0.13, 0.05, 0.95, {}, 9.0)
+    careless = Plan(family_alpha=0.3, candidate_alpha=0.1)
 
-    assert bench.misses(scenario, figures, slack=0.031)
+    figures = bench.simulate(scenario, studies=300, seed=7, plan=careless)
+
+    assert any("false wins" in miss for miss in bench.misses(scenario, figures))
