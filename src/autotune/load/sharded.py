@@ -165,11 +165,11 @@ class ShardedTarget:
 
     async def __aenter__(self) -> Self:
         try:
+            await self._front.warm(1)
             self._shards = [Shard() for _ in range(self._shard_count)]
             for shard in self._shards:
                 shard.listen()
             async with asyncio.timeout(_START_S):
-                await self._front.warm(1)
                 await asyncio.gather(*(s.order(0, self._opening) for s in self._shards))
         except TimeoutError as error:
             await self._close()
