@@ -3,38 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Protocol
 
-
-@dataclass(frozen=True, slots=True)
-class PlannedRequest:
-    """One request of a block, ready to be sent at ``scheduled_s``."""
-
-    request_id: str
-    group: int
-    scheduled_s: float
-    prompt_token_ids: tuple[int, ...]
-    output_tokens: int
+from autotune.domain.request import Chunk, PlannedRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Output that arrived together.
-
-    Attributes:
-        received_s: ``time.perf_counter()`` at arrival.
-        token_count: New output tokens in it.
-        prompt_tokens: Prompt length as the engine counted it, once known.
-        cached_tokens: Prompt tokens from the prefix cache, once known.
-        finish_reason: Set on the last chunk.
-    """
-
-    received_s: float
-    token_count: int
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
-    finish_reason: str | None = None
+__all__ = ["Chunk", "PlannedRequest", "Target"]
 
 
 class Target(Protocol):

@@ -1,1 +1,1 @@
-"""."""
+"""Timings in, opinions out; everything here can be recomputed from stored facts."""

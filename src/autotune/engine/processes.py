@@ -1,0 +1,64 @@
+"""Processes an engine leaves behind: found by descent, ended by recorded pid."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Iterable
+
+import psutil
+
+
+PR_SET_PDEATHSIG = 1
+
+
+def descendants() -> frozenset[int]:
+    """Pids of all processes below this one, at any depth."""
+    return frozenset(p.pid for p in psutil.Process().children(recursive=True))
+
+
+def wait_until_gone(pids: Iterable[int], *, deadline_s: float) -> frozenset[int]:
+    """Wait for ``pids`` to end; those that are still there past the deadline."""
+    until = time.monotonic() + deadline_s
+    left = frozenset(p for p in pids if _alive(p))
+    while left and time.monotonic() < until:
+        time.sleep(0.02)
+        left = frozenset(p for p in left if _alive(p))
+    return left
+
+
+def end(pids: Iterable[int], *, grace_s: float = 2.0) -> None:
+    """SIGTERM, then SIGKILL past the grace, exactly these processes."""
+    alive = [p for p in pids if _alive(p)]
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        for pid in alive:
+            _send(pid, sign)
+        alive = list(wait_until_gone(alive, deadline_s=grace_s))
+        if not alive:
+            return
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Have the kernel kill this process when the thread that made it ends.
+
+    The parent may be gone before the call takes effect: then end at once.
+    """
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        os._exit(1)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _send(pid: int, sign: signal.Signals) -> None:
+    try:
+        os.kill(pid, sign)
+    except ProcessLookupError:
+        return
