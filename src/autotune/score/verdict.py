@@ -32,7 +32,7 @@ _CONFIDENCE = 0.95
 # in studies that just missed a stop and go on to the end; with these the true effect
 # lies inside in 93 to 97 % of studies (docs/statistics.md has the simulation). Each
 # half exceeds the level of a win at that look, so the interval of a win excludes zero.
-_LEFT_OUT_FIRST, _LEFT_OUT_LATER, _LEFT_OUT_LAST = 0.04, 0.03, 0.023
+_LEFT_OUT_FIRST, _LEFT_OUT_LATER, _LEFT_OUT_LAST = 0.043, 0.033, 0.023
 
 
 @dataclass(frozen=True, slots=True)
