@@ -107,12 +107,12 @@ def test_the_mocks_own_lateness_is_taken_out_of_a_timing():
         cached_tokens=None,
         finish_reason="length",
     )
-    answer = MockAnswer("r", 1.0, due_s=(1.2, 1.9), stamp_s=(1.24, 1.95))
+    answer = MockAnswer("r", 1.0, 1.003, due_s=(1.2, 1.9), stamp_s=(1.24, 1.95))
 
     exact = without_mock_lateness(timing, answer)
 
-    assert exact.first_token_s == pytest.approx(1.21)
-    assert exact.last_token_s == pytest.approx(1.95)
+    assert exact.first_token_s == pytest.approx(1.207)
+    assert exact.last_token_s == pytest.approx(1.947)
 
 
 def test_the_ceiling_is_the_last_number_before_the_first_void():

@@ -25,6 +25,7 @@ from dataclasses import asdict, dataclass
 from typing import cast
 
 from autotune.errors import HostUnfit
+from autotune.load.transport import WRITTEN_HEADER
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +34,15 @@ class MockAnswer:
 
     Attributes:
         user: The request's ``user`` field, which names it.
+        written_s: When the client wrote the request, if it said so; otherwise
+            ``received_s``.
         received_s: When the request's last byte was read.
         due_s: When each token should have been written.
         stamp_s: When each token was written.
     """
 
     user: str
+    written_s: float
     received_s: float
     due_s: tuple[float, ...]
     stamp_s: tuple[float, ...]
@@ -60,6 +64,7 @@ class MockConnection(asyncio.Protocol):
         self._ledger = ledger
         self._loop = asyncio.get_running_loop()
         self._buffer = b""
+        self._written_s = 0.0
         self._wire: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -75,9 +80,10 @@ class MockConnection(asyncio.Protocol):
         received_s = time.perf_counter()
         self._buffer += data
         head, end, rest = self._buffer.partition(b"\r\n\r\n")
-        length = _content_length(head)
+        length = int(_header(head, b"content-length") or 0)
         if end and len(rest) >= length:
             self._buffer = rest[length:]
+            self._written_s = float(_header(head, WRITTEN_HEADER) or received_s)
             self._answer(head.split(b" ", 2)[1], rest[:length], received_s=received_s)
 
     def _answer(self, path: bytes, body: bytes, *, received_s: float) -> None:
@@ -117,7 +123,7 @@ class MockConnection(asyncio.Protocol):
         )
         if chat:
             self._event({"choices": [{"delta": {"role": "assistant", "content": ""}}]})
-        stream = _Stream(request, received_s, due_s, chat=chat)
+        stream = _Stream(request, self._written_s, received_s, due_s, chat=chat)
         self._loop.call_at(due_s[0], self._token, stream)
 
     def _token(self, stream: _Stream) -> None:
@@ -146,6 +152,7 @@ class _Stream:
     def __init__(
         self,
         request: dict[str, object],
+        written_s: float,
         received_s: float,
         due_s: tuple[float, ...],
         *,
@@ -158,6 +165,7 @@ class _Stream:
         self._states_usage = (
             isinstance(options, dict) and options.get("continuous_usage_stats") is True
         )
+        self._written_s = written_s
         self._received_s = received_s
         self._due_s = due_s
         self._stamp_s: list[float] = []
@@ -190,7 +198,11 @@ class _Stream:
 
     def answer(self) -> MockAnswer:
         return MockAnswer(
-            self._user, self._received_s, self._due_s, tuple(self._stamp_s)
+            self._user,
+            self._written_s,
+            self._received_s,
+            self._due_s,
+            tuple(self._stamp_s),
         )
 
     def _usage(self) -> dict[str, int]:
@@ -248,18 +260,22 @@ def read_ledger(text: bytes) -> dict[str, MockAnswer]:
     """What ``GET /ledger`` returned, by the requests' ``user``."""
     return {
         a["user"]: MockAnswer(
-            a["user"], a["received_s"], tuple(a["due_s"]), tuple(a["stamp_s"])
+            a["user"],
+            a["written_s"],
+            a["received_s"],
+            tuple(a["due_s"]),
+            tuple(a["stamp_s"]),
         )
         for a in json.loads(text)
     }
 
 
-def _content_length(head: bytes) -> int:
+def _header(head: bytes, wanted: bytes) -> bytes | None:
     for line in head.split(b"\r\n")[1:]:
         name, _, value = line.partition(b":")
-        if name.strip().lower() == b"content-length":
-            return int(value)
-    return 0
+        if name.strip().lower() == wanted:
+            return value
+    return None
 
 
 def _end_with_stdin() -> None:

@@ -142,12 +142,19 @@ async def read_streams(
         HostUnfit: A load process did not come up.
     """
     if shards == 1:
-        async with HttpTarget(base_url, model="mock", connections=streams) as target:
+        transport = StampingTransport(stamps_writes=True)
+        async with HttpTarget(
+            base_url, model="mock", connections=streams, transport=transport
+        ) as target:
             return await read_target(
                 target, base_url, streams, rounds=rounds, latency=latency
             )
     async with ShardedTarget(
-        base_url, model="mock", shards=shards, connections=streams
+        base_url,
+        model="mock",
+        shards=shards,
+        connections=streams,
+        stamps_writes=True,
     ) as sharded:
         await sharded.take_lag()
         reading = await read_target(
@@ -188,9 +195,14 @@ async def _collector_paused() -> AsyncGenerator[None]:
 
 
 def without_mock_lateness(timing: RequestTiming, answer: MockAnswer) -> RequestTiming:
-    """``timing`` as it would be had the mock written every token when it was due."""
-    first_late_s = answer.stamp_s[0] - answer.due_s[0]
-    last_late_s = answer.stamp_s[-1] - answer.due_s[-1]
+    """``timing`` as it would be had the mock read and written without delay.
+
+    It read late by received - written, where the client said when it wrote, and
+    wrote each token late by stamp - due. What is left is the client's own.
+    """
+    read_late_s = answer.received_s - answer.written_s
+    first_late_s = read_late_s + answer.stamp_s[0] - answer.due_s[0]
+    last_late_s = read_late_s + answer.stamp_s[-1] - answer.due_s[-1]
     return RequestTiming(
         request_id=timing.request_id,
         workload=timing.workload,

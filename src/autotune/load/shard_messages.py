@@ -17,6 +17,7 @@ class Open:
     api: Api
     connections: int
     headers: dict[str, str] = field(default_factory=dict)
+    stamps_writes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

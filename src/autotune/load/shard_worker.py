@@ -24,6 +24,7 @@ from autotune.load.shard_messages import (
     Send,
     TakeLag,
 )
+from autotune.load.transport import StampingTransport
 
 
 class ShardWorker:
@@ -87,6 +88,7 @@ async def work(pipe: Connection) -> None:
         api=opening.api,
         connections=opening.connections,
         headers=opening.headers,
+        transport=StampingTransport(stamps_writes=opening.stamps_writes),
     )
     try:
         async with target, LagSampler() as lag:

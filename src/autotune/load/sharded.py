@@ -135,6 +135,7 @@ class ShardedTarget:
         dialect: Whether vLLM's own request fields may be used.
         decode: Prompt token ids to text, for ``chat``.
         headers: Sent with every request.
+        stamps_writes: As for ``StampingTransport``.
     """
 
     def __init__(
@@ -148,6 +149,7 @@ class ShardedTarget:
         dialect: Dialect = "vllm",
         decode: Callable[[tuple[int, ...]], str] | None = None,
         headers: Mapping[str, str] | None = None,
+        stamps_writes: bool = False,
     ) -> None:
         self._front = HttpTarget(
             base_url,
@@ -158,7 +160,7 @@ class ShardedTarget:
             headers=headers,
         )
         each = -(-connections // shards)
-        self._opening = Open(base_url, api, each, dict(headers or {}))
+        self._opening = Open(base_url, api, each, dict(headers or {}), stamps_writes)
         self._shard_count = shards
         self._shards: list[Shard] = []
         self._numbers = count(1)

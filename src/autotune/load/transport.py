@@ -24,6 +24,9 @@ from autotune.load.framing import ResponseFraming
 
 Origin = tuple[str, str, int]
 
+WRITTEN_HEADER = b"x-written-s"
+"""``CLOCK_MONOTONIC`` just before the request's bytes went to the socket."""
+
 _SHORTEST_LIFE_S = 1.0
 _PROMPT_WAKES = 4
 _PIECES_PER_WAKE = 16
@@ -93,16 +96,19 @@ class Connection(asyncio.Protocol):
         self._wake()
         self._on_lost(self)
 
-    def send(self, head: bytes, content: bytes) -> None:
-        """Write a request and start listening for its answer."""
+    def send(self, head: bytes, content: bytes, *, stamped: bool) -> None:
+        """Write a request, with the time of writing if asked, and await its answer."""
         self.framing = ResponseFraming()
         self._pieces.clear()
         self._failure, self._heard_s, self._woken_count = None, 0.0, 0
         wire = self._wire
         if wire is None:
             raise httpx.WriteError("the connection is closed")
+        written_s = time.perf_counter()
+        if stamped:
+            head = head[:-2] + b"%b: %.9f\r\n\r\n" % (WRITTEN_HEADER, written_s)
         wire.write(head + content)
-        self._listen(since_s=time.perf_counter())
+        self._listen(since_s=written_s)
 
     async def head(self) -> None:
         """Wait until status and headers are here.
@@ -226,6 +232,8 @@ class StampingTransport(httpx.AsyncBaseTransport):
         verify: How to trust an ``https`` server; None for the system's rules.
         connect_timeout_s: For a connection with its TLS handshake.
         idle_timeout_s: Longest silence inside an answer.
+        stamps_writes: Tell the server, in ``WRITTEN_HEADER``, when each request was
+            written. A mock can then separate its own delay from the client's.
     """
 
     def __init__(
@@ -234,7 +242,9 @@ class StampingTransport(httpx.AsyncBaseTransport):
         verify: ssl.SSLContext | None = None,
         connect_timeout_s: float = 10.0,
         idle_timeout_s: float = 300.0,
+        stamps_writes: bool = False,
     ) -> None:
+        self._stamps_writes = stamps_writes
         self._context = verify
         self._connect_timeout_s = connect_timeout_s
         self._idle_timeout_s = idle_timeout_s
@@ -297,7 +307,7 @@ class StampingTransport(httpx.AsyncBaseTransport):
     ) -> Connection:
         connection = await self._take(origin)
         try:
-            connection.send(head, content)
+            connection.send(head, content, stamped=self._stamps_writes)
             await connection.head()
         except httpx.TransportError as error:
             silent = isinstance(error, httpx.TimeoutException)
