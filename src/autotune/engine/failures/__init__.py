@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from autotune.domain.outcome import Blame, Evidence
 from autotune.engine.failures.advice import ADVICE, BLAMES, CLASSES, REQUEST_ADVICE
@@ -182,17 +183,25 @@ def _recognise(statement: Statement, index: int) -> _Finding | None:
         return None
     if statement.code and "raise " not in statement.text:
         return None
-    text = re.sub(r"\[type=\w+, input_value=.*", "", statement.text)
-    quiet = statement.narrates
-    following = () if statement.code else statement.following
-    best: _Finding | None = None
+    following = "" if statement.code else "".join(statement.following[:1])
+    known = _known(statement.text, following, quiet=statement.narrates)
+    if known is None:
+        return None
+    name, rank, text = known
+    raised = bool(statement.exception)
+    return _Finding(name, min(rank, _ceiling(statement)), index, text, raised=raised)
+
+
+@lru_cache(maxsize=8192)
+def _known(text: str, following: str, *, quiet: bool) -> tuple[str, Rank, str] | None:
+    """What the rules make of a line; logs say the same line often."""
+    text = re.sub(r"\[type=\w+, input_value=.*", "", text)
+    best: tuple[str, Rank, str] | None = None
     for rule in RULES:
-        if (quiet and not rule.even_quiet) or (best and best.rank >= rule.rank):
+        if (quiet and not rule.even_quiet) or (best and best[1] >= rule.rank):
             continue
         if matched := _matched(rule.pattern, text, following):
-            rank = min(rule.rank, _ceiling(statement))
-            raised = bool(statement.exception)
-            best = _Finding(rule.name, rank, index, matched, raised=raised)
+            best = (rule.name, rule.rank, matched)
     return best
 
 
@@ -201,18 +210,14 @@ def _ceiling(statement: Statement) -> Rank:
     return Rank.LIKELY if statement.code or statement.relayed else Rank.CAUSE
 
 
-def _matched(
-    pattern: re.Pattern[str], text: str, following: Sequence[str]
-) -> str | None:
+def _matched(pattern: re.Pattern[str], text: str, following: str) -> str | None:
     """The line, or the line and its continuation when a wrap cuts the words."""
     if pattern.search(text):
         return text
-    if following and following[0]:
-        for glue in ("", " "):
-            joined = f"{text}{glue}{following[0]}"
-            match = pattern.search(joined)
-            if match and match.start() < len(text) < match.end():
-                return joined
+    for joined in (text + following, f"{text} {following}") if following else ():
+        match = pattern.search(joined)
+        if match and match.start() < len(text) < match.end():
+            return joined
     return None
 
 

@@ -6,13 +6,14 @@ have to know them, so they are taken off here.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 
 MAX_LINE_CHARS = 4000
-MAX_LINES = 200_000
+MAX_LINES = 50_000
 MANY_ASSIGNMENTS = 8
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -27,8 +28,8 @@ _GLUED = re.compile(
 _STAMP = r"\[?\d{2,4}[-/.]\d{2}(?:[-/.]\d{2,4})?[T ]\d{2}:\d{2}(?::\d{2})?[^\s|]*"
 _LEVEL_NAMES = "DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL"
 _LEVEL = re.compile(
-    rf"^(?P<lead>(?:{_STAMP}[\s|,\-]*|[\w.\-]{{1,60}}\s*\|\s*|\[[^\]\n]{{1,40}}\]\s*"
-    rf"|[\w.]{{1,40}} - |(?:{_LEVEL_NAMES}):[\w.]+:|\s)*)"
+    rf"^(?:{_STAMP}|[\w.\-]{{1,60}}\s?\||\[[^\]\n]{{1,40}}\]|[\w.]{{1,40}} - "
+    rf"|(?:{_LEVEL_NAMES}):[\w.]+:|[\s|,\-]++){{0,12}}"
     rf"[\[<]?(?P<level>{_LEVEL_NAMES})\b[\]>]?"
 )
 _GLOG = re.compile(r"^\[?(?P<letter>[IWEF])\d{4}\s?\d{0,2}:?[\d:.]*[^\]]{0,120}\]\s?")
@@ -67,7 +68,7 @@ class Statement:
         exception: Type of the exception the line states, with its module.
         frame: ``path:function`` of a traceback line.
         code: It is a source line that a traceback quotes.
-        following: The next two lines of the same process, for wrapped text.
+        following: Up to two bare lines that come next, for text that was wrapped.
     """
 
     text: str
@@ -162,9 +163,11 @@ def _without_level(line: str) -> tuple[str, str]:
 
 def _with_following(parsed: list[Statement]) -> Iterator[Statement]:
     for index, statement in enumerate(parsed):
-        following = tuple(
-            s.text
-            for s in parsed[index + 1 : index + 3]
-            if not s.frame and s.level not in _QUIET
-        )
-        yield replace(statement, following=following)
+        following = itertools.takewhile(_continues, parsed[index + 1 : index + 3])
+        yield replace(statement, following=tuple(s.text for s in following))
+
+
+def _continues(statement: Statement) -> bool:
+    """Whether a line may be the rest of the one above: it has no head of its own."""
+    headed = statement.level or statement.tag or statement.frame or statement.exception
+    return not headed and bool(statement.text)
