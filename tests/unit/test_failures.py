@@ -245,3 +245,9 @@ def test_bytes_that_are_no_text_do_not_raise(data):
 @pytest.mark.parametrize("unit", ["[x] ", "(a ", "a_", "--a-", "no kv cache ", "\r"])
 def test_monotonous_text_takes_no_time(unit):
     assert classify(unit * 20_000).failure_class in CLASSES
+
+
+def test_whoever_ends_the_engine_says_nothing_of_the_settings():
+    assert classify("", phase="measure", signal=15).blames == "environment"
+    assert classify("Worker 3 died, exit code: -15").blames == "environment"
+    assert classify("EngineDeadError: no words").blames == "settings"

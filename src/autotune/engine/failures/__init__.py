@@ -21,6 +21,7 @@ from autotune.engine.failures.phases import (
 )
 from autotune.engine.failures.rules import (
     CASCADES,
+    ENDED,
     FRAMES,
     NOISE,
     REFUSALS,
@@ -32,7 +33,8 @@ from autotune.engine.failures.rules import (
 
 __all__ = ["CLASSES", "Diagnosis", "classify"]
 
-SIGKILL = 9
+SIGINT, SIGKILL, SIGTERM = 2, 9, 15
+BY_SOMEBODY = frozenset({SIGINT, SIGKILL, SIGTERM})
 SAME_FAILURE_LINES = 300
 INNERMOST_FRAMES = 6
 LONGEST_LINE_CHARS = 600
@@ -130,25 +132,37 @@ def classify(
     if finding is None and exception_text:
         finding = _Finding("unknown", Rank.GENERIC, len(said), exception_text.strip())
     if finding is None:
-        return _diagnosis("healthy", "", Amounts())
+        return _diagnosis("healthy", "", Amounts(), "nobody")
     stated = amounts(_passage(both, finding))
-    return _diagnosis(_class(finding, both, phase, stated), finding.text, stated)
+    name = _class(finding, both, phase, stated)
+    return _diagnosis(name, finding.text, stated, _blames(name, finding, signal))
 
 
-def _diagnosis(name: str, line: str, stated: Amounts) -> Diagnosis:
-    request = name == "request"
-    name = "other" if request else name
+def _diagnosis(name: str, line: str, stated: Amounts, blames: Blame) -> Diagnosis:
     return Diagnosis(
         failure_class=name,
-        blames="request" if request else BLAMES[name],
+        blames=blames,
         line=line[:LONGEST_LINE_CHARS],
-        advice=REQUEST_ADVICE if request else ADVICE[name],
+        advice=REQUEST_ADVICE if blames == "request" else ADVICE[name],
         asked_bytes=stated.asked_bytes,
         free_bytes=stated.free_bytes,
         shortfall_bytes=stated.shortfall_bytes,
         needed_bytes=stated.needed_bytes,
         max_model_len=stated.max_model_len,
     )
+
+
+def _blames(name: str, finding: _Finding, signal: int | None) -> Blame:
+    """Whom a class blames, but for three cases that tell more than their class.
+
+    A refused request says nothing of the engine; somebody who ends the engine says
+    nothing of the settings; an exception nobody knows was met under these settings.
+    """
+    if finding.name == "request":
+        return "request"
+    if name == "engine_dead" and (signal in BY_SOMEBODY or ENDED.search(finding.text)):
+        return "environment"
+    return "settings" if finding.name == "unknown" else BLAMES[name]
 
 
 def _findings(said: Sequence[Statement]) -> Iterator[_Finding]:
@@ -290,6 +304,8 @@ def _class(
 ) -> str:
     if finding.name == "oom_device":
         return _device_class(finding, said, phase, stated)
+    if finding.name == "request":
+        return "other"
     if finding.name == "unknown":
         where = _phase(finding, said) or GIVEN.get(phase or "")
         return "engine_dead" if where == "serving" else "other"

@@ -235,7 +235,8 @@ RULES: Final[tuple[Rule, ...]] = (
             r"custom code (?:to be run|which must|must be)",
             r"this modeling file requires the following packages",
             r"No module named ['\"]transformers_modules",
-            r"transformers_modules[./\\].{0,200}(?:Error|cannot|not found|no attribute)",
+            r"transformers_modules[./\\].{0,200}"
+            r"(?:Error|cannot|not found|no attribute)",
             r"auto_map.{0,80}(?:remote|missing|not found|must)",
         ),
     ),
@@ -610,4 +611,9 @@ FRAMES: Final = (
         _any(r"arg_utils|get_attn_backend|attention/selector|vllm/config|argparse"),
     ),
     ("communication", _any(r"torch/distributed|pynccl|parallel_state")),
+)
+
+# Somebody ended the engine: a person, a supervisor, a job's time limit.
+ENDED: Final = _any(
+    r"KeyboardInterrupt|\bSIGTERM\b|\bSIGINT\b|exit ?code:? ?-?(?:2|15|130|143)\b"
 )
