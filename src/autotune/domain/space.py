@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -130,7 +131,7 @@ class SearchSpace:
                 continue
             if _holds(left, rule.relation, right):
                 continue
-            repaired[rule.left] = _nearest(knob, right)
+            repaired[rule.left] = _nearest(knob, rule.relation, right, values)
         return repaired
 
 
@@ -146,8 +147,21 @@ def _holds(left: Value, relation: str, right: Value) -> bool:
     return left <= right if relation == "at_most" else left >= right
 
 
-def _nearest(knob: Knob, value: Value) -> Value:
-    if isinstance(knob, ChoiceKnob) or isinstance(value, str) or value is None:
-        return value
-    clipped = min(max(value, knob.low), knob.high)
-    return int(clipped) if isinstance(knob, IntKnob) else float(clipped)
+def _nearest(
+    knob: Knob, relation: str, bound: Value, values: Mapping[str, Value]
+) -> Value:
+    """The knob's value closest to ``bound`` on the right side of it, if any."""
+    if isinstance(bound, str) or bound is None:
+        return values[knob.name]
+    if isinstance(knob, ChoiceKnob):
+        numbers = [c for c in knob.choices if isinstance(c, int | float)]
+        fit = [c for c in numbers if _holds(c, relation, bound)]
+        if not fit:
+            return values[knob.name]
+        return max(fit) if relation == "at_most" else min(fit)
+    clipped = min(max(bound, knob.low), knob.high)
+    if isinstance(knob, FloatKnob):
+        return float(clipped)
+    steps = (clipped - knob.low) / knob.step
+    whole = math.floor(steps) if relation == "at_most" else math.ceil(steps)
+    return min(knob.low + whole * knob.step, knob.high)

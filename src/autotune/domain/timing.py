@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import pairwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class RequestTiming:
     def itl_s(self) -> tuple[float, ...]:
         """Inter-token latencies: the gaps between neighbouring token arrivals."""
         stamps = self.token_offsets_s
-        return tuple(b - a for a, b in zip(stamps, stamps[1:], strict=False))
+        return tuple(b - a for a, b in pairwise(stamps))
 
 
 @dataclass(frozen=True, slots=True)

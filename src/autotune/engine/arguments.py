@@ -85,7 +85,7 @@ def nest(arguments: Mapping[str, Value]) -> dict[str, Any]:
     return nested
 
 
-def engine_configuration(settings: EngineSettings) -> Any:  # noqa: ANN401 - VllmConfig
+def engine_configuration(settings: EngineSettings) -> Any:
     """The configuration that ``vllm serve`` would make of ``settings``.
 
     The usage context is the API server's: without it vLLM falls back to smaller

@@ -22,7 +22,7 @@ class EngineCounters:
         """Start looking for peaks anew, at the start of a block."""
         self._peaks.clear()
 
-    def record(self, scheduler: Any, iteration: Any) -> None:  # noqa: ANN401 - vLLM's
+    def record(self, scheduler: Any, iteration: Any) -> None:
         """Take one step's statistics; either may be None."""
         if scheduler is not None:
             self._gauge("kv_cache_usage", scheduler.kv_cache_usage)
@@ -56,10 +56,12 @@ def stat_logger(counters: EngineCounters) -> Callable[[Any, int], Any]:
     class CountingLogger(StatLoggerBase):  # type: ignore[misc]
         """Forwards each step's statistics."""
 
-        def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:  # noqa: ANN401
+        def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
             """Nothing to set up: the counters live outside."""
 
-        def record(self, scheduler_stats: Any, iteration_stats: Any, *_: Any, **__: Any) -> None:  # noqa: ANN401, E501
+        def record(
+            self, scheduler_stats: Any, iteration_stats: Any, *_: Any, **__: Any
+        ) -> None:
             """Called by vLLM after every step."""
             counters.record(scheduler_stats, iteration_stats)
 

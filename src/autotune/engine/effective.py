@@ -40,7 +40,7 @@ PATHS = {
 }
 
 
-def effective_values(config: Any) -> dict[str, Value]:  # noqa: ANN401 - VllmConfig
+def effective_values(config: Any) -> dict[str, Value]:
     """Values by name; what this vLLM does not have is left out."""
     values: dict[str, Value] = {}
     for name, path in PATHS.items():
@@ -53,7 +53,7 @@ def effective_values(config: Any) -> dict[str, Value]:  # noqa: ANN401 - VllmCon
     return values
 
 
-def _follow(config: Any, path: str) -> tuple[bool, Any]:  # noqa: ANN401
+def _follow(config: Any, path: str) -> tuple[bool, Any]:
     for name in path.split("."):
         if not hasattr(config, name):
             return False, None
@@ -61,7 +61,7 @@ def _follow(config: Any, path: str) -> tuple[bool, Any]:  # noqa: ANN401
     return True, config
 
 
-def _plain(value: Any) -> Value:  # noqa: ANN401 - enums, dtypes
+def _plain(value: Any) -> Value:
     if value is None or isinstance(value, bool | int | float | str):
         return getattr(value, "name", value) if hasattr(value, "name") else value
     name = getattr(value, "name", None)

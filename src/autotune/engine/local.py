@@ -101,7 +101,9 @@ class VllmEngine:
                 self._stop(running, before)
 
     def _launch(
-        self, config: Any, before: frozenset[int]  # noqa: ANN401 - VllmConfig
+        self,
+        config: Any,
+        before: frozenset[int],
     ) -> tuple[Any, EngineCounters]:
         if self._start_method == "fork":
             try:
@@ -127,7 +129,7 @@ class RunningVllm:
 
     def __init__(
         self,
-        engine: Any,  # noqa: ANN401 - AsyncLLM
+        engine: Any,
         counters: EngineCounters,
         phases: dict[str, float],
         *,
@@ -205,14 +207,14 @@ def on_cpu() -> bool:
     return bool(current_platform.is_cpu())
 
 
-def _configure(settings: EngineSettings) -> Any:  # noqa: ANN401 - VllmConfig
+def _configure(settings: EngineSettings) -> Any:
     try:
         return engine_configuration(settings)
     except Exception as error:  # pydantic, ValueError, OSError, AssertionError …
         raise StartFailed(f"{type(error).__name__}: {error}") from error
 
 
-def _build(config: Any, *, seconds: float) -> tuple[Any, EngineCounters]:  # noqa: ANN401
+def _build(config: Any, *, seconds: float) -> tuple[Any, EngineCounters]:
     from vllm.usage.usage_lib import UsageContext
     from vllm.v1.engine.async_llm import AsyncLLM
 
@@ -232,7 +234,7 @@ def _build(config: Any, *, seconds: float) -> tuple[Any, EngineCounters]:  # noq
     return engine, counters
 
 
-def _sampling(output_tokens: int) -> Any:  # noqa: ANN401 - SamplingParams
+def _sampling(output_tokens: int) -> Any:
     from vllm.sampling_params import RequestOutputKind, SamplingParams
 
     return SamplingParams(
@@ -245,7 +247,7 @@ def _sampling(output_tokens: int) -> Any:  # noqa: ANN401 - SamplingParams
     )
 
 
-def _chunk(output: Any) -> Chunk:  # noqa: ANN401 - RequestOutput
+def _chunk(output: Any) -> Chunk:
     completion = output.outputs[0]
     return Chunk(
         received_s=time.perf_counter(),

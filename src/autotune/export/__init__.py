@@ -1,1 +1,1 @@
-"""."""
+"""A finished trial in, text files out."""

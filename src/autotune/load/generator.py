@@ -107,9 +107,7 @@ async def _send_all(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _send_on_time(
-    target: Target, request: PlannedRequest, tally: _Tally
-) -> None:
+async def _send_on_time(target: Target, request: PlannedRequest, tally: _Tally) -> None:
     delay = request.scheduled_s - tally.now_s()
     if delay > 0:
         await asyncio.sleep(delay)

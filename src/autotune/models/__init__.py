@@ -39,9 +39,7 @@ KNOWN = (
         "package",
         "Apache-2.0",
     ),
-    KnownModel(
-        "tiny-glm4", "tiny-glm4", "3 M, random weights", "made", "none: random"
-    ),
+    KnownModel("tiny-glm4", "tiny-glm4", "3 M, random weights", "made", "none: random"),
     KnownModel(
         "glm-4-9b-chat",
         "zai-org/glm-4-9b-chat-hf",
@@ -93,9 +91,9 @@ def _checked_directory(directory: Path) -> str:
 
 def _hub_id(name: str) -> str:
     owner, slash, repository = name.partition("/")
-    if slash and owner and repository and "/" not in repository and " " not in name:
-        if not name.startswith((".", "~")):
-            return name
+    parts_fit = slash and owner and repository and "/" not in repository
+    if parts_fit and " " not in name and not name.startswith((".", "~")):
+        return name
     near = difflib.get_close_matches(name, [m.alias for m in KNOWN], n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     aliases = ", ".join(m.alias for m in KNOWN)

@@ -37,12 +37,12 @@ def convert(gguf_path: Path, directory: Path) -> None:
     (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
-def _field(reader: Any, name: str) -> Any:  # noqa: ANN401 - GGUF values vary
+def _field(reader: Any, name: str) -> Any:
     return reader.fields[name].contents()
 
 
-def _config(reader: Any) -> dict[str, Any]:  # noqa: ANN401 - untyped library
-    def value(name: str) -> Any:  # noqa: ANN401 - GGUF values vary
+def _config(reader: Any) -> dict[str, Any]:
+    def value(name: str) -> Any:
         return _field(reader, f"llama.{name}")
 
     hidden, heads = value("embedding_length"), value("attention.head_count")
@@ -70,7 +70,7 @@ def _config(reader: Any) -> dict[str, Any]:  # noqa: ANN401 - untyped library
     }
 
 
-def _save_weights(reader: Any, config: dict[str, Any], directory: Path) -> None:  # noqa: ANN401
+def _save_weights(reader: Any, config: dict[str, Any], directory: Path) -> None:
     import gguf
     import torch
     from safetensors.torch import save_file
@@ -97,7 +97,7 @@ def _hugging_face_name(name: str) -> str:
     return f"{TOP_NAMES[stem]}.weight"
 
 
-def _undo_permutation(weights: Any, heads: int) -> Any:  # noqa: ANN401 - torch
+def _undo_permutation(weights: Any, heads: int) -> Any:
     rows, columns = weights.shape
     pairs = weights.reshape(heads, rows // heads // 2, 2, columns)
     return pairs.swapaxes(1, 2).reshape(rows, columns)

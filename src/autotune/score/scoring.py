@@ -9,8 +9,8 @@ from autotune.domain.outcome import (
     EnvironmentFault,
     Infeasible,
     Measured,
-    OutOfMemory,
     Outcome,
+    OutOfMemory,
     Saturated,
 )
 from autotune.domain.timing import LevelResult

@@ -1,0 +1,27 @@
+"""The command's tree: the root tunes; each subcommand has a file of its own."""
+
+from __future__ import annotations
+
+import typer
+
+from autotune.cli.doctor import doctor
+from autotune.cli.explain import explain
+from autotune.cli.export import export
+from autotune.cli.models import models
+from autotune.cli.trials import trials
+from autotune.cli.tune import tune
+
+
+app = typer.Typer(
+    name="autotune",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.callback(invoke_without_command=True)(tune)
+app.command()(trials)
+app.command()(export)
+app.command()(doctor)
+app.command()(explain)
+app.add_typer(models, name="models", help="Models known by an alias.")

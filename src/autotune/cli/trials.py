@@ -1,0 +1,57 @@
+"""``autotune trials``: what a study has tried."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from autotune.cli.storage import existing_trials
+from autotune.cli.table import figures, trial_table
+from autotune.domain.trial import Trial
+from autotune.tune import kind
+
+
+def trials(
+    study: Annotated[str, typer.Option(help="The study's name.")],
+    storage: Annotated[
+        str | None, typer.Option(help="SQLAlchemy URL; default studies/STUDY.db.")
+    ] = None,
+    *,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON array instead of a table.")
+    ] = False,
+) -> None:
+    """List the finished trials of a study, in order."""
+    found = existing_trials(storage, study)
+    if as_json:
+        print(json.dumps([trial_to_json(t) for t in found], indent=1))
+        return
+    Console().print(trial_table(found))
+
+
+def trial_to_json(trial: Trial) -> dict[str, Any]:
+    """A trial as plain JSON, with its figures per level."""
+    evidence = getattr(trial.outcome, "evidence", None)
+    levels = getattr(trial.outcome, "levels", ())
+    return {
+        "number": trial.number,
+        "role": trial.role,
+        "epoch": trial.epoch,
+        "started_at": trial.started_at.isoformat(),
+        "settings": trial.settings.to_json(),
+        "changes": dict(trial.changes),
+        "effective": dict(trial.effective),
+        "outcome": kind(trial.outcome),
+        "evidence": asdict(evidence) if evidence else None,
+        "score": trial.score.value if trial.score else None,
+        "constraints": dict(trial.score.constraints) if trial.score else None,
+        "phases_s": dict(trial.phases_s),
+        "levels": [
+            {"workload": level.workload, "level": level.level} | asdict(summary)
+            for level, summary in zip(levels, figures(trial), strict=False)
+        ],
+    }
