@@ -122,7 +122,7 @@ class MockConnection(asyncio.Protocol):
             b"transfer-encoding: chunked\r\n\r\n"
         )
         if chat:
-            self._event({"choices": [{"delta": {"role": "assistant", "content": ""}}]})
+            self._event(b'{"choices":[{"delta":{"role":"assistant","content":""}}]}')
         stream = _Stream(request, self._written_s, received_s, due_s, chat=chat)
         self._loop.call_at(due_s[0], self._token, stream)
 
@@ -137,8 +137,8 @@ class MockConnection(asyncio.Protocol):
         self._write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
         self._ledger.append(stream.answer())
 
-    def _event(self, payload: dict[str, object]) -> None:
-        event = b"data: %b\n\n" % json.dumps(payload, separators=(",", ":")).encode()
+    def _event(self, payload: bytes) -> None:
+        event = b"data: %b\n\n" % payload
         self._write(b"%x\r\n%b\r\n" % (len(event), event))
 
     def _write(self, data: bytes) -> None:
@@ -179,22 +179,21 @@ class _Stream:
     def next_due_s(self) -> float:
         return self._due_s[len(self._stamp_s)]
 
-    def next_event(self) -> dict[str, object]:
-        due_s = self.next_due_s
-        stamp_s = time.perf_counter()
+    def next_event(self) -> bytes:
+        due_s, stamp_s = self.next_due_s, time.perf_counter()
         self._stamp_s.append(stamp_s)
-        reason = "length" if self.whole else None
-        said = {"delta": {"content": " x"}} if self._chat else {"text": " x"}
-        event: dict[str, object] = {
-            "id": "mock",
-            "stamp": stamp_s,
-            "due": due_s,
-            "choices": [{"index": 0, **said, "finish_reason": reason}],
-        }
-        return event | ({"usage": self._usage()} if self._states_usage else {})
+        said = b'"delta":{"content":" x"}' if self._chat else b'"text":" x"'
+        reason = b'"length"' if self.whole else b"null"
+        usage = b',"usage":' + self._usage() if self._states_usage else b""
+        # Written by hand: composing JSON from values would cost more than the write.
+        return (
+            b'{"id":"mock","stamp":%.9f,"due":%.9f,'
+            b'"choices":[{"index":0,%b,"finish_reason":%b}]%b}'
+            % (stamp_s, due_s, said, reason, usage)
+        )
 
-    def usage_event(self) -> dict[str, object]:
-        return {"id": "mock", "choices": [], "usage": self._usage()}
+    def usage_event(self) -> bytes:
+        return b'{"id":"mock","choices":[],"usage":%b}' % self._usage()
 
     def answer(self) -> MockAnswer:
         return MockAnswer(
@@ -205,14 +204,13 @@ class _Stream:
             tuple(self._stamp_s),
         )
 
-    def _usage(self) -> dict[str, int]:
-        output = len(self._stamp_s)
-        total = self._prompt_count + output
-        return {
-            "prompt_tokens": self._prompt_count,
-            "completion_tokens": output,
-            "total_tokens": total,
-        }
+    def _usage(self) -> bytes:
+        prompt, output = self._prompt_count, len(self._stamp_s)
+        return b'{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}' % (
+            prompt,
+            output,
+            prompt + output,
+        )
 
 
 async def serve(*, latency: MockLatency, port: int) -> None:

@@ -39,6 +39,10 @@ class SseParser:
         Raises:
             ValueError: A line or an event is longer than ``MAX_EVENT_BYTES``.
         """
+        if not (self._tail or self._data or self._name):
+            event = _only_event(piece)
+            if event is not None:
+                return [event]
         lines = (self._tail + piece).splitlines(keepends=True)
         # A bare CR at the end may be the first half of a CRLF: wait for the rest.
         unfinished = bool(lines) and not lines[-1].endswith(b"\n")
@@ -75,6 +79,15 @@ class SseParser:
         name, lines = self._name, self._data
         self._name, self._data, self._held_bytes = b"", [], 0
         return (SseEvent(name, b"\n".join(lines)),) if lines else ()
+
+
+def _only_event(piece: bytes) -> SseEvent | None:
+    """The event, if ``piece`` is one whole data line: how servers write each token."""
+    data = piece[6:-2]
+    whole = piece.startswith(b"data: ") and piece.endswith(b"\n\n")
+    if not whole or len(data) > MAX_EVENT_BYTES or b"\n" in data or b"\r" in data:
+        return None
+    return SseEvent(b"", data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +140,17 @@ def read_delta(event: SseEvent) -> Delta:
 
 def _read_payload(payload: dict[str, object]) -> Delta:
     choices = _objects(payload.get("choices"))
-    reasons = (c.get("finish_reason") for c in choices)
-    listed = (c.get("token_ids") for c in choices)
-    ids = [i for i in listed if isinstance(i, list)]
+    has_output, reason, listed = False, None, None
+    for choice in choices:
+        has_output = has_output or _has_output(choice)
+        said, ids = choice.get("finish_reason"), choice.get("token_ids")
+        reason = said if isinstance(said, str) and said else reason
+        listed = (listed or 0) + len(ids) if isinstance(ids, list) else listed
     return Delta(
-        has_output=any(_has_output(c) for c in choices),
+        has_output=has_output,
         has_choices=bool(choices),
-        token_count=sum(map(len, ids)) if ids else None,
-        finish_reason=next((r for r in reasons if isinstance(r, str) and r), None),
+        token_count=listed,
+        finish_reason=reason,
         usage=_usage_in(payload),
     )
 
