@@ -339,8 +339,9 @@ def scenes(paths: Iterable[Path]) -> tuple[Landscape, ...]:
 
 
 def plan(places: Sequence[Landscape], *, seeds: int) -> list[Job]:
-    """All seeds everywhere; apart, on the first landscape only, no guard and, with
-    5 seeds because it is slow, Optuna's own Gaussian process.
+    """All seeds of ``STRATEGIES`` everywhere, those ``APART`` on the first landscape.
+
+    Optuna's own Gaussian process is slow and gets 5 seeds.
     """
     jobs = [Job(p, s, i) for p in places for s in STRATEGIES for i in range(seeds)]
     jobs += [Job(places[0], UNGUARDED, i) for i in range(seeds)]

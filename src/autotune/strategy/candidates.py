@@ -9,8 +9,8 @@ import numpy as np
 from scipy.stats import qmc
 
 from autotune.domain.settings import Value
-from autotune.domain.space import ChoiceKnob, IntKnob, Knob
-from autotune.strategy.coordinates import Points
+from autotune.domain.space import ChoiceKnob, Knob
+from autotune.strategy.coordinates import Points, grid_count, grid_value
 
 
 CHANGED_SHARE = 0.35
@@ -70,14 +70,11 @@ def _count(knob: Knob) -> int | None:
         return len(knob.choices)
     if knob.step is None:
         return 1 if knob.low == knob.high else None
-    return int((knob.high - knob.low) / knob.step + 1e-9) + 1
+    return grid_count(knob)
 
 
 def _axis(knob: Knob, count: int) -> Iterator[Value]:
     if isinstance(knob, ChoiceKnob):
         yield from knob.choices
-    elif isinstance(knob, IntKnob):
-        yield from range(knob.low, knob.high + 1, knob.step)
     else:
-        step = knob.step or 0.0
-        yield from (knob.low + i * step for i in range(count))
+        yield from (grid_value(knob, i) for i in range(count))

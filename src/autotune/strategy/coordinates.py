@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,19 @@ def to_values(knobs: Sequence[Knob], point: Sequence[float]) -> dict[str, Value]
     return {k.name: _value(k, p) for k, p in zip(knobs, point, strict=True)}
 
 
+def grid_count(knob: IntKnob | FloatKnob) -> int:
+    """Values on the grid of a knob that has a step."""
+    step = knob.step or math.inf
+    return math.floor((knob.high - knob.low) / step + 1e-9) + 1
+
+
+def grid_value(knob: IntKnob | FloatKnob, index: int) -> int | float:
+    """The grid's value number ``index``, as a person writes it: 0.9, not 0.8999…."""
+    if isinstance(knob, IntKnob):
+        return knob.low + index * knob.step
+    return float(Decimal(str(knob.low)) + index * Decimal(str(knob.step or 0)))
+
+
 def _position(knob: Knob, value: Value) -> float | None:
     if isinstance(knob, ChoiceKnob):
         return _choice_index(knob, value)
@@ -71,13 +85,10 @@ def _value(knob: Knob, position: float) -> Value:
 
 
 def _on_grid(knob: IntKnob | FloatKnob, number: float) -> int | float:
-    step = knob.step
-    if step is not None:
-        count = math.floor((knob.high - knob.low) / step + 1e-9)
-        number = knob.low + min(max(round((number - knob.low) / step), 0), count) * step
-    if isinstance(knob, IntKnob):
-        return round(number)
-    return min(max(number, knob.low), knob.high)
+    if knob.step is None:
+        return min(max(number, knob.low), knob.high)
+    index = round((number - knob.low) / knob.step)
+    return grid_value(knob, min(max(index, 0), grid_count(knob) - 1))
 
 
 def _scale(knob: IntKnob | FloatKnob, value: float) -> float:

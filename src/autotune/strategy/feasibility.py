@@ -20,8 +20,8 @@ class Forecast:
     """What is expected of a configuration before it is launched.
 
     Attributes:
-        shortfall: What will be missing; positive means it should not fit. Any unit,
-            the same in every forecast of a study.
+        shortfall: What will be missing; positive means it should not fit. Best in
+            the unit of the constraint's own values, as TPE ranks both together.
         error: One standard deviation of ``shortfall``, same unit; 0 when certain.
         constraint: The key under which a launch records whether it did fit.
         reason: Why it should not fit, for people.

@@ -227,13 +227,14 @@ class ShadowSampler:
     def _best(
         self, pool: Sequence[Values], promise: np.ndarray, call: _Call
     ) -> Values | None:
-        """The most promising candidate after the guard's word and the price."""
+        """The candidate of most promise per second, after the guard's word."""
+        promise = promise - np.array([self._price(v) for v in pool])
         best, best_worth, admitted = None, -np.inf, 0
         for index in np.argsort(-promise, kind="stable"):
             chance = call.chance(self._guard(pool[index]))
             if chance < ADMITTED_CHANCE:
                 continue
-            worth = promise[index] + CAUTION * np.log(chance) - self._price(pool[index])
+            worth = promise[index] + CAUTION * np.log(chance)
             if worth > best_worth:
                 best, best_worth = pool[index], worth
             if (admitted := admitted + 1) >= SHORTLIST:

@@ -14,7 +14,8 @@ from optuna.distributions import (
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from autotune.domain.settings import Value
-from autotune.domain.space import ChoiceKnob, IntKnob, Knob
+from autotune.domain.space import ChoiceKnob, FloatKnob, IntKnob, Knob
+from autotune.strategy.coordinates import grid_count, grid_value
 from autotune.strategy.facts import Fact
 
 
@@ -31,13 +32,12 @@ def distribution(knob: Knob) -> BaseDistribution:
     """Optuna's description of ``knob``; the same knob always gives the same one."""
     if isinstance(knob, ChoiceKnob):
         return CategoricalDistribution(knob.choices)
-    if isinstance(knob, IntKnob):
-        high = knob.low + (knob.high - knob.low) // knob.step * knob.step
-        return IntDistribution(knob.low, high, log=knob.log, step=knob.step)
-    if knob.log or knob.step is None:
+    if knob.step is None or (knob.log and isinstance(knob, FloatKnob)):
         return FloatDistribution(knob.low, knob.high, log=knob.log)
-    count = int((knob.high - knob.low) / knob.step + 1e-9)
-    return FloatDistribution(knob.low, knob.low + count * knob.step, step=knob.step)
+    high = grid_value(knob, grid_count(knob) - 1)
+    if isinstance(knob, IntKnob):
+        return IntDistribution(knob.low, int(high), log=knob.log, step=knob.step)
+    return FloatDistribution(knob.low, high, step=knob.step)
 
 
 class ShadowStudy:
