@@ -6,8 +6,8 @@ and 256 streams are kept in flight by our generator, by one plain httpx process 
 one aiohttp process, all with the same request bodies. Streams start evenly spread; a
 void reading of ours is retaken in two processes. Only our client tells the mock when it
 wrote a request, so only for ours is the mock's delay in reading it (well under 1 ms
-unless the box is full) taken out as well. The last line is one JSON object with figures,
-targets and "ok".
+unless the box is full) taken out as well. The last line is one JSON object with its
+figures, targets and "ok".
 """
 
 from __future__ import annotations
