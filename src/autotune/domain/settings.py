@@ -12,9 +12,11 @@ from types import MappingProxyType
 Value = str | int | float | bool | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EngineSettings:
     """A model with the engine arguments and environment it is started under.
+
+    Settings are equal when their JSON is: 1, 1.0 and true are three values.
 
     Attributes:
         model: What vLLM is given as ``model``: a directory or a hub id.
@@ -33,6 +35,11 @@ class EngineSettings:
         for name in ("arguments", "environment"):
             frozen = MappingProxyType(dict(sorted(getattr(self, name).items())))
             object.__setattr__(self, name, frozen)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, EngineSettings):
+            return NotImplemented
+        return self.key == other.key
 
     def __hash__(self) -> int:
         return hash(self.key)

@@ -117,51 +117,69 @@ class SearchSpace:
     def repair(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """Move ``values`` (by knob name) until every rule holds, if it can.
 
-        Fixed settings count as known. A repaired value is clipped to its knob's
-        range; a rule whose left side is fixed, or unknown, cannot be repaired and
-        is left to the engine to refuse.
+        Fixed settings count as known. A repaired value is the nearest on its knob's
+        grid; a rule that no value of its left side fulfils, or whose left side is
+        fixed or unknown, is left to the engine to refuse.
         """
         repaired = dict(values)
-        for rule in self.rules:
-            known = {**self.fixed, **repaired}
-            left, right = known.get(rule.left), _side(rule.right, known)
-            applies = all(known.get(k) == v for k, v in rule.when.items())
-            knob = self.knob(rule.left)
-            if not applies or left is None or right is None or knob is None:
-                continue
-            if _holds(left, rule.relation, right):
-                continue
-            repaired[rule.left] = _nearest(knob, rule.relation, right, values)
+        # Mending one rule can break another; a pass settles at least one of them.
+        for _ in self.rules:
+            before = dict(repaired)
+            for rule in self.broken(repaired):
+                knob = self.knob(rule.left)
+                if knob is not None and not self.holds(rule, repaired):
+                    bound = _side(rule.right, {**self.fixed, **repaired})
+                    repaired[knob.name] = _nearest(
+                        knob, rule.relation, bound, repaired[knob.name]
+                    )
+            if repaired == before:
+                break
         return repaired
+
+    def broken(self, values: Mapping[str, Value]) -> tuple[Rule, ...]:
+        """Rules that ``values`` beside the fixed settings do not keep."""
+        return tuple(r for r in self.rules if not self.holds(r, values))
+
+    def holds(self, rule: Rule, values: Mapping[str, Value]) -> bool:
+        """Whether ``values`` keep ``rule``, as far as it speaks and both sides are."""
+        known = {**self.fixed, **values}
+        left, right = known.get(rule.left), _side(rule.right, known)
+        speaks = all(k in known and known[k] == v for k, v in rule.when.items())
+        return not speaks or _in_order(left, rule.relation, right)
 
 
 def _side(side: str | float, known: Mapping[str, Value]) -> Value:
     return known.get(side) if isinstance(side, str) else side
 
 
-def _holds(left: Value, relation: str, right: Value) -> bool:
-    if isinstance(left, str) or isinstance(right, str):
-        return left == right
+def _in_order(left: Value, relation: str, right: Value) -> bool:
     if left is None or right is None:
         return True
+    if isinstance(left, str) or isinstance(right, str):
+        return left == right
     return left <= right if relation == "at_most" else left >= right
 
 
-def _nearest(
-    knob: Knob, relation: str, bound: Value, values: Mapping[str, Value]
-) -> Value:
-    """The knob's value closest to ``bound`` on the right side of it, if any."""
+def _nearest(knob: Knob, relation: str, bound: Value, current: Value) -> Value:
+    """The knob's value closest to ``bound`` on its right side; ``current`` if none."""
     if isinstance(bound, str) or bound is None:
-        return values[knob.name]
+        return current
     if isinstance(knob, ChoiceKnob):
         numbers = [c for c in knob.choices if isinstance(c, int | float)]
-        fit = [c for c in numbers if _holds(c, relation, bound)]
+        fit = [c for c in numbers if _in_order(c, relation, bound)]
         if not fit:
-            return values[knob.name]
+            return current
         return max(fit) if relation == "at_most" else min(fit)
-    clipped = min(max(bound, knob.low), knob.high)
-    if isinstance(knob, FloatKnob):
-        return float(clipped)
-    steps = (clipped - knob.low) / knob.step
+    return _on_grid(knob, relation, bound)
+
+
+def _on_grid(knob: IntKnob | FloatKnob, relation: str, bound: float) -> int | float:
+    """The grid value nearest to ``bound`` on its right side, or the last before it."""
+    if knob.step is None:
+        return float(min(max(bound, knob.low), knob.high))
+    steps = (bound - knob.low) / knob.step
+    if isinstance(knob, FloatKnob):  # 0.3 / 0.1 is a hair below 3
+        steps = round(steps, 9)
+    last = math.floor((knob.high - knob.low) / knob.step + 1e-9)
     whole = math.floor(steps) if relation == "at_most" else math.ceil(steps)
-    return min(knob.low + whole * knob.step, knob.high)
+    return knob.low + min(max(whole, 0), last) * knob.step

@@ -1,0 +1,12 @@
+"""Laws are tried on few examples, without deadlines: the machine may be busy."""
+
+from hypothesis import HealthCheck, settings
+
+
+settings.register_profile(
+    "unit",
+    max_examples=50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("unit")
