@@ -2,54 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
-import typing
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import Any
 
 from autotune.domain.settings import EngineSettings, Value
-from autotune.errors import EngineMissing, InputError
+from autotune.engine.catalog.installed import import_vllm, installed_catalog
+from autotune.errors import InputError
 
 
-def import_vllm() -> str:
-    """Import vLLM once, quietly enough for a terminal; its version.
-
-    Raises:
-        EngineMissing: It is not installed, or does not import.
-    """
-    try:
-        import vllm
-    except Exception as error:
-        raise EngineMissing(
-            f"vLLM does not import: {error}. Install it: "
-            "pip install 'vllm-autotune[gpu]' with an NVIDIA driver, "
-            "or 'make install' in a checkout for the CPU build"
-        ) from error
-    return str(vllm.__version__)
-
-
-@cache
-def argument_names() -> frozenset[str]:
-    """Every engine argument the installed vLLM takes, by field name."""
-    import_vllm()
-    from vllm.engine.arg_utils import AsyncEngineArgs
-
-    return frozenset(f.name for f in dataclasses.fields(AsyncEngineArgs))
-
-
-@cache
-def nested_names(argument: str) -> frozenset[str]:
-    """Fields of a nested configuration; empty where ``argument`` has none."""
-    import_vllm()
-    from vllm.engine.arg_utils import AsyncEngineArgs
-
-    hints = typing.get_type_hints(AsyncEngineArgs)
-    for candidate in (hints.get(argument), *typing.get_args(hints.get(argument))):
-        if dataclasses.is_dataclass(candidate):
-            return frozenset(f.name for f in dataclasses.fields(candidate))
-    return frozenset()
+__all__ = [
+    "check_names",
+    "check_values",
+    "engine_configuration",
+    "import_vllm",
+    "nest",
+]
 
 
 def check_names(names: Iterable[str], *, where: str) -> None:
@@ -57,20 +24,30 @@ def check_names(names: Iterable[str], *, where: str) -> None:
 
     Raises:
         InputError: A name is unknown; says where it stood and what is close.
+        EngineMissing: There is no vLLM to ask.
     """
+    catalog = installed_catalog()
     for name in names:
-        top, dot, nested = name.partition(".")
-        pool = argument_names() if not dot else nested_names(top)
-        wanted = nested if dot else top
-        if wanted in pool and (not dot or top in argument_names()):
-            continue
-        near = difflib.get_close_matches(wanted, pool, n=1)
-        prefix = f"{top}." if dot else ""
-        hint = f"; did you mean {prefix}{near[0]}?" if near else ""
-        version = import_vllm()
-        raise InputError(
-            f"{where}: vLLM {version} has no engine argument {name!r}{hint}"
-        )
+        if name not in catalog:
+            raise InputError(f"{where}: {catalog.unknown(name)}")
+
+
+def check_values(values: Mapping[str, Value], *, where: str) -> None:
+    """Refuse settings whose name or value the installed vLLM does not take.
+
+    Raises:
+        InputError: One is refused; says where it stood, why, and what is close.
+        EngineMissing: There is no vLLM to ask.
+    """
+    catalog = installed_catalog()
+    for name, value in values.items():
+        if name not in catalog:
+            raise InputError(f"{where}: {catalog.unknown(name)}")
+        reason = catalog.refusal(name, value)
+        if reason is not None:
+            raise InputError(
+                f"{where}: vLLM {catalog.version} refuses {name}={value!r}: {reason}"
+            )
 
 
 def nest(arguments: Mapping[str, Value]) -> dict[str, Any]:
