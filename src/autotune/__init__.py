@@ -1,6 +1,3 @@
 """Tune vLLM serving settings with measured, repeated, exportable results."""
 
-from importlib.metadata import version
-
-
-__version__ = version("vllm-autotune")
+__version__ = "0.1.0"

@@ -1,15 +1,15 @@
 """Every error this package raises on purpose.
 
-    AutotuneError
-    ├── InputError             what the user gave cannot be used      (exit code 2)
-    │   └── StoreUnavailable   the storage URL cannot be opened
-    ├── HostUnfit              the machine lacks something            (exit code 3)
-    │   └── EngineMissing      no vLLM, or one that does not import
-    ├── RequestRefused         one request was answered with an error
-    └── EngineFailure          a launch did not come up, or died
-        ├── StartFailed        before it was ready
-        ├── EngineDied         while it served
-        └── DeadlineExceeded   it took longer than allowed
+AutotuneError
+├── InputError             what the user gave cannot be used      (exit code 2)
+│   └── StoreUnavailable   the storage URL cannot be opened
+├── HostUnfit              the machine lacks something            (exit code 3)
+│   └── EngineMissing      no vLLM, or one that does not import
+├── RequestRefused         one request was answered with an error
+└── EngineFailure          a launch did not come up, or died
+    ├── StartFailed        before it was ready
+    ├── EngineDied         while it served
+    └── DeadlineExceeded   it took longer than allowed
 """
 
 from __future__ import annotations

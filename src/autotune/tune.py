@@ -84,7 +84,7 @@ class Tuner:
         epoch = self.store.begin_epoch(self.plan.name, self.machine)
         baseline = self._launch_baseline(epoch)
         yield baseline
-        reference = _levels(baseline.outcome)
+        reference = _as_reference(baseline)
         tried = [
             t.effective for t in self.store.trials(self.plan.name, with_levels=False)
         ]
@@ -94,7 +94,7 @@ class Tuner:
                 return
             trial = self._run_trial(values, epoch, reference)
             tried.append(trial.effective)
-            reference = reference or _levels(trial.outcome)
+            reference = reference or _as_reference(trial)
             yield trial
 
     def recover(self) -> None:
@@ -117,6 +117,7 @@ class Tuner:
                 self._tell(stored[number])
             else:
                 self.study.abandon(number)
+        self.study.drop_queued()
 
     def _launch_baseline(self, epoch: int) -> Trial:
         """Trial 0 the first time; in a later epoch, a launch beside the trials."""
@@ -128,7 +129,8 @@ class Tuner:
 
     def _has_baseline(self) -> bool:
         trials = self.store.trials(self.plan.name, with_levels=False)
-        return any(t.role == "baseline" and t.number is not None for t in trials)
+        told = (t for t in trials if t.number is not None and t.score is not None)
+        return any(t.role == "baseline" for t in told)
 
     def _propose(self, tried: Sequence[Mapping[str, Value]]) -> dict[str, Value] | None:
         """The next values whose effective configuration has not run yet.
@@ -182,8 +184,7 @@ class Tuner:
             if earlier is not None or not _deserves_retry(launched.outcome):
                 break
             earlier = launched.outcome
-            self._finish(launch, launched, None)
-            self.store.mark_retried(launch)
+            self._finish(launch, launched, None, retried=True)
         trial = Trial(
             number=number,
             role=role,
@@ -217,6 +218,7 @@ class Tuner:
             settings=settings,
             changes=values,
         )
+        capacities = self.store.capacities_rps(self.plan.name)
         self.store.release()  # the engine core may be a fork of this process
         self.study.release()
         launched = self.launcher.launch(
@@ -224,16 +226,26 @@ class Tuner:
             log_path=self.plan.log_folder / f"launch-{launch:04d}.log",
             keep=lambda block: self.store.record_block(launch, block),
             progress=lambda phase: self.progress(number, phase),
+            capacities_rps=capacities,
         )
+        self.store.freeze_capacities(self.plan.name, launched.capacities_rps)
         return launch, launched
 
-    def _finish(self, launch: int, launched: Launched, judged: Score | None) -> None:
+    def _finish(
+        self,
+        launch: int,
+        launched: Launched,
+        judged: Score | None,
+        *,
+        retried: bool = False,
+    ) -> None:
         self.store.finish_launch(
             launch,
             outcome=launched.outcome,
             effective=launched.effective,
             phases_s=launched.phases_s,
             score=judged,
+            retried=retried,
         )
 
     def _tell(self, trial: Trial) -> None:
@@ -287,6 +299,12 @@ def kind(outcome: Outcome) -> str:
             return outcome.evidence.failure_class
         case _:
             return getattr(outcome, "phase", "saturated")
+
+
+def _as_reference(trial: Trial) -> tuple[LevelResult, ...] | None:
+    """Its levels, if others may be measured against it."""
+    feasible = trial.score is not None and trial.score.feasible
+    return _levels(trial.outcome) if feasible else None
 
 
 def _levels(outcome: Outcome) -> tuple[LevelResult, ...] | None:

@@ -18,6 +18,9 @@ from autotune.export.script import Provenance, render
 from autotune.store.facts import opened
 
 
+DUMMY_NOTE = "speed only, dummy weights"
+
+
 def export(
     study: Annotated[str, typer.Option(help="The study's name.")],
     storage: Annotated[
@@ -70,6 +73,11 @@ def best_trial(trials: Sequence[Trial]) -> Trial | None:
     )
 
 
+def is_dummy(trials: Sequence[Trial]) -> bool:
+    """Whether the study ran on random weights: its outputs mean nothing."""
+    return any(t.settings.arguments.get("load_format") == "dummy" for t in trials)
+
+
 def _provenance_lines(
     study: str,
     best: Trial,
@@ -78,7 +86,8 @@ def _provenance_lines(
     spec: dict[str, Any],
 ) -> list[tuple[str, str]]:
     versions = ", ".join(f"{k} {v}" for k, v in machine["versions"].items())
-    lines = [
+    lines = [("weights", DUMMY_NOTE)] if is_dummy([best]) else []
+    lines += [
         ("study", f"{study}, trial {best.number}"),
         ("model", str(spec.get("model", best.settings.model))),
         ("machine", f"{machine['device']} x {max(machine['device_count'], 1)}"),

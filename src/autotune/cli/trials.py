@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from autotune.cli.export import DUMMY_NOTE, is_dummy
 from autotune.cli.storage import existing_trials
 from autotune.cli.table import figures, trial_table
 from autotune.domain.trial import Trial
@@ -30,6 +31,8 @@ def trials(
     if as_json:
         print(json.dumps([trial_to_json(t) for t in found], indent=1))
         return
+    if is_dummy(found):
+        print(DUMMY_NOTE)
     Console().print(trial_table(found))
 
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from autotune import __version__
-from autotune.cli.export import best_trial, write_script
+from autotune.cli.export import DUMMY_NOTE, best_trial, is_dummy, write_script
 from autotune.cli.storage import STUDIES, existing_trials, storage_url
 from autotune.cli.table import describe, differences, reference_of, trial_table
 from autotune.cli.terminal import Terminal, open_terminal
 from autotune.domain.machine import Machine
 from autotune.domain.space import SearchSpace
 from autotune.domain.trial import Trial
-from autotune.domain.workload import OpenLoop, Workload
+from autotune.domain.workload import Level, LoadShare, OpenLoop, Workload
 from autotune.engine.arguments import check_names, import_vllm
 from autotune.engine.capture import captured
 from autotune.errors import AutotuneError, HostUnfit, InputError
@@ -36,6 +37,17 @@ from autotune.tune import StudyPlan, Tuner, kind
 
 # The context a workload needs is rounded up to a multiple of this many tokens.
 CONTEXT_STEP = 128
+
+
+class Weights(StrEnum):
+    """Where the weights come from."""
+
+    AUTO = "auto"
+    DUMMY = "dummy"
+
+
+# Prompts are sent as token ids, so dummy weights need no tokenizer either.
+DUMMY = {Weights.DUMMY: {"load_format": "dummy", "skip_tokenizer_init": True}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +91,11 @@ def tune(
     ] = None,
     rate: Annotated[
         float | None,
-        typer.Option(help="Requests per second, Poisson; default a closed loop."),
+        typer.Option(help="Requests per second, Poisson, instead of --load."),
+    ] = None,
+    load: Annotated[
+        str | None,
+        typer.Option(help="Shares of the baseline's burst capacity, as 0.5,0.85."),
     ] = None,
     fix: Annotated[
         list[str] | None,
@@ -89,6 +105,10 @@ def tune(
         bool,
         typer.Option("--allow-lossy", help="Also turn knobs that can change outputs."),
     ] = False,
+    weights: Annotated[
+        Weights,
+        typer.Option(help="dummy: random weights from the configuration alone."),
+    ] = Weights.AUTO,
     seed: Annotated[int, typer.Option(help="Decides prompts and proposals.")] = 0,
     version: Annotated[
         bool, typer.Option("--version", help="Print versions and exit.")
@@ -111,9 +131,9 @@ def tune(
         trials=_positive(trials),
         study=study or f"{Path(model).name}-{'-'.join(workload or ['smoke'])}",
         url="",
-        workloads=_workloads(workload or ["smoke"], rate, seed),
+        workloads=_workloads(workload or ["smoke"], _levels(rate, load), seed),
         space=space,
-        fixes=parse_fixes(tuple(fix or ())),
+        fixes={**DUMMY.get(weights, {}), **parse_fixes(tuple(fix or ()))},
         allow_lossy=allow_lossy,
         seed=seed,
     )
@@ -146,9 +166,34 @@ def _positive(trials: int) -> int:
     return trials
 
 
-def _workloads(names: list[str], rate: float | None, seed: int) -> tuple[Workload, ...]:
-    if rate is not None and rate <= 0:
-        raise InputError(f"--rate {rate:g}: give requests per second above 0")
+def _levels(rate: float | None, load: str | None) -> tuple[Level, ...]:
+    """The levels asked for; none keeps each workload's own."""
+    if rate is not None and load is not None:
+        raise InputError("--rate and --load both say how much is sent; give one")
+    if rate is not None:
+        if not rate > 0:
+            raise InputError(f"--rate {rate:g}: give requests per second above 0")
+        return (OpenLoop(rate),)
+    if load is None:
+        return ()
+    return tuple(LoadShare(_share(text)) for text in load.split(","))
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 2:  # noqa: PLR2004 - twice the capacity saturates anything
+        raise InputError(
+            f"--load {text!r}: give shares of capacity above 0, such as 0.5,0.85"
+        )
+    return share
+
+
+def _workloads(
+    names: list[str], levels: tuple[Level, ...], seed: int
+) -> tuple[Workload, ...]:
     if len(set(names)) != len(names):
         raise InputError(f"--workload is given twice: {', '.join(names)}")
     chosen = []
@@ -157,8 +202,7 @@ def _workloads(names: list[str], rate: float | None, seed: int) -> tuple[Workloa
             known = ", ".join(WORKLOADS)
             raise InputError(f"unknown workload {name!r}; there are: {known}")
         workload = replace(WORKLOADS[name], seed=seed)
-        levels = workload.levels if rate is None else (OpenLoop(rate),)
-        chosen.append(replace(workload, levels=levels))
+        chosen.append(replace(workload, levels=levels or workload.levels))
     return tuple(chosen)
 
 
@@ -281,6 +325,8 @@ def _say_result(request: Request, terminal: Terminal) -> None:
     """Print the table and export the best trial."""
     found = existing_trials(request.url, request.study)
     terminal.console.print(trial_table(found))
+    if is_dummy(found):
+        terminal.say(DUMMY_NOTE)
     best = best_trial(found)
     if best is None:
         raise AutotuneError("no trial is feasible; see the failures above")

@@ -15,6 +15,7 @@ from autotune.domain.timing import Block, RequestFailure, RequestTiming
 from autotune.domain.workload import ClosedLoop, Level
 from autotune.errors import AutotuneError, EngineFailure
 from autotune.load import Target
+from autotune.load.lag import LagBounds, LagSampler, judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +49,24 @@ async def run_block(
     workload: str,
     level: Level,
     block: int,
+    bounds: LagBounds | None = None,
 ) -> BlockRun:
     """Send every request at its time and note when each token came.
 
     A request that fails is counted, never dropped; a fault of the engine ends the
-    block, which keeps what it has and is void.
+    block, which keeps what it has and is void. So is a block whose result the event
+    loop's own lag may have moved beyond ``bounds``.
     """
     started_at = datetime.now(UTC)
     with _undisturbed():
         tally = _Tally(workload, level.label, block, time.perf_counter())
         slots = level.concurrency if isinstance(level, ClosedLoop) else None
-        await _send_all(target, requests, tally, slots=slots)
+        async with LagSampler() as sampler:
+            await _send_all(target, requests, tally, slots=slots)
         duration_s = tally.now_s()
-    void = f"{type(tally.fault).__name__}: {tally.fault}" if tally.fault else None
+        lag = sampler.take()
+    fault = f"{type(tally.fault).__name__}: {tally.fault}" if tally.fault else None
+    void = fault or judge(lag, timings=tally.timings, bounds=bounds)
     whole = Block(
         workload=workload,
         level=level.label,
@@ -70,6 +76,7 @@ async def run_block(
         timings=tuple(sorted(tally.timings, key=lambda t: t.request_id)),
         failures=tuple(tally.failures),
         void=void,
+        counters={"lag_mean_s": lag.mean_s, "lag_p99_s": lag.p99_s},
     )
     return BlockRun(whole, tally.fault)
 

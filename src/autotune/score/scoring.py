@@ -29,10 +29,10 @@ def score(outcome: Outcome, reference: Sequence[LevelResult] | None) -> Score | 
     """How good ``outcome`` is against ``reference``; 1.0 is the reference itself.
 
     The geometric mean over levels of sqrt(p95 TTFT ratio x mean TPOT ratio), at
-    most 100. Without a reference the outcome is its own. Infeasible outcomes get
-    1000 x (1 + the missing share of memory, at most 9), which no measurement
-    reaches. None where nothing can be said of the settings: a fault of the
-    environment, or blocks that are all void.
+    most 100; 100 and infeasible when requests failed. Without a reference the outcome
+    is its own. Infeasible outcomes get 1000 x (1 + the missing share of memory, at
+    most 9), which no measurement reaches. None where nothing can be said of the
+    settings: a fault of the environment, or blocks that are all void.
     """
     match outcome:
         case Measured(levels):
@@ -52,15 +52,23 @@ def score(outcome: Outcome, reference: Sequence[LevelResult] | None) -> Score | 
 def _measured(
     levels: Sequence[LevelResult], reference: Sequence[LevelResult]
 ) -> Score | None:
+    failed = _failed_share(levels)
+    if failed:
+        return Score(CAP, FEASIBLE | {"failed_requests": failed})
     pairs = [(summarize(a), summarize(b)) for a, b in _matched(levels, reference)]
     ratios = [_ratio(a, b) for a, b in pairs if a is not None and b is not None]
-    if len(ratios) < len(reference):
+    if not ratios or len(ratios) < len(reference):
         return None
     value = math.exp(sum(math.log(r) for r in ratios) / len(ratios))
-    sent = sum(a.requests + a.failed for a, _ in pairs if a is not None)
-    failed = sum(a.failed for a, _ in pairs if a is not None) / sent
-    capped = min(value, CAP) if not failed else CAP
-    return Score(capped, FEASIBLE | {"failed_requests": failed})
+    return Score(min(value, CAP), dict(FEASIBLE))
+
+
+def _failed_share(levels: Sequence[LevelResult]) -> float:
+    """Failed requests over sent ones, in blocks that may be believed."""
+    blocks = [b for level in levels for b in level.blocks if b.void is None]
+    failed = sum(len(b.failures) for b in blocks)
+    sent = failed + sum(len(b.timings) for b in blocks)
+    return failed / sent if sent else 0.0
 
 
 def _matched(
@@ -72,7 +80,11 @@ def _matched(
 
 
 def _ratio(trial: Summary, reference: Summary) -> float:
-    """Sqrt(p95 TTFT ratio x mean TPOT ratio); TTFT alone for one-token outputs."""
+    """Sqrt(p95 TTFT ratio x mean TPOT ratio); TTFT alone where TPOT says nothing.
+
+    TPOT says nothing of one-token outputs, nor of tokens that all came at once.
+    """
     ttft = trial.ttft_p95_ms / reference.ttft_p95_ms
-    tpot = trial.tpot_mean_ms / reference.tpot_mean_ms
-    return ttft if math.isnan(tpot) else math.sqrt(ttft * tpot)
+    if not (trial.tpot_mean_ms > 0 and reference.tpot_mean_ms > 0):
+        return ttft
+    return math.sqrt(ttft * trial.tpot_mean_ms / reference.tpot_mean_ms)

@@ -93,9 +93,32 @@ class FactStore:
 
     def create_study(self, study: str, spec: Mapping[str, Any]) -> None:
         """Note a new study and what it is held to."""
-        row = {"name": study, "spec": dict(spec), "created_at": datetime.now(UTC)}
+        row = {
+            "name": study,
+            "spec": dict(spec),
+            "capacities_rps": {},
+            "created_at": datetime.now(UTC),
+        }
         with self._engine.begin() as connection:
             connection.execute(sa.insert(schema.STUDIES), row)
+
+    def capacities_rps(self, study: str) -> dict[str, float]:
+        """Burst capacity by workload, as far as it has been frozen."""
+        table = schema.STUDIES
+        query = sa.select(table.c.capacities_rps).where(table.c.name == study)
+        with self._engine.connect() as connection:
+            return dict(connection.execute(query).scalar_one())
+
+    def freeze_capacities(self, study: str, found: Mapping[str, float]) -> None:
+        """Note capacities; one that is frozen already stays as it is."""
+        frozen = {**found, **self.capacities_rps(study)}
+        table = schema.STUDIES
+        with self._engine.begin() as connection:
+            connection.execute(
+                sa.update(table)
+                .where(table.c.name == study)
+                .values(capacities_rps=frozen)
+            )
 
     def begin_epoch(self, study: str, machine: Mapping[str, Any]) -> int:
         """Note a run on a machine; its id."""
@@ -143,7 +166,7 @@ class FactStore:
                 "workload": block.workload,
                 "level": block.level,
                 "block": block.index,
-                "started_at": block.started_at,
+                "started_at": block.started_at.astimezone(UTC),
                 "duration_s": block.duration_s,
                 "void": block.void,
                 "counters": dict(block.counters),
@@ -164,10 +187,14 @@ class FactStore:
         effective: Mapping[str, Value],
         phases_s: Mapping[str, float],
         score: Score | None,
+        retried: bool = False,
     ) -> None:
-        """Note what became of a launch, and what is thought of it."""
+        """Note what became of a launch, and what is thought of it.
+
+        One that is to be run again (``retried``) is kept, not counted.
+        """
         values = {
-            "state": "finished",
+            "state": "retried" if retried else "finished",
             "outcome": outcome_to_json(outcome),
             "effective": dict(effective),
             "phases_s": dict(phases_s),
@@ -176,10 +203,6 @@ class FactStore:
             "finished_at": datetime.now(UTC),
         }
         self._update_launch(launch, values)
-
-    def mark_retried(self, launch: int) -> None:
-        """Note that a finished launch was run again; it is kept, not counted."""
-        self._update_launch(launch, {"state": "retried"})
 
     def abandon_launch(self, launch: int) -> None:
         """Note that a launch was cut off and says nothing."""

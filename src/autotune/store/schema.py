@@ -22,6 +22,8 @@ STUDIES = sa.Table(
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("name", sa.String(200), nullable=False, unique=True),
     sa.Column("spec", sa.JSON, nullable=False),
+    # Burst capacity by workload, requests per second; frozen once measured.
+    sa.Column("capacities_rps", sa.JSON, nullable=False),
     sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
 )
 EPOCHS = sa.Table(
