@@ -240,11 +240,11 @@ def _outcome(course: _Course, failure: EngineFailure | None, log_path: Path) -> 
         return outcome_of(failure, log_path=log_path, phase=course.phase, levels=levels)
     if course.sustained_rps is not None:
         return Saturated(course.sustained_rps, levels)
-    void = [b.void for level in levels if not level.timings for b in level.blocks]
-    if void:
-        return EnvironmentFault(
-            Evidence("other", "environment", str(void[-1]), QUIET), levels
-        )
+    for level in levels:
+        voids = [b.void for b in level.blocks if b.void is not None]
+        if voids and len(voids) == len(level.blocks):
+            evidence = Evidence("other", "environment", voids[-1], QUIET)
+            return EnvironmentFault(evidence, levels)
     return Measured(levels)
 
 
