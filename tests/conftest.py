@@ -1,5 +1,7 @@
 """Laws are tried on few examples, without deadlines: the machine may be busy."""
 
+import gc
+
 from hypothesis import HealthCheck, settings
 
 
@@ -10,3 +12,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("unit")
+
+
+def pytest_collection_finish():
+    """Blocks collect garbage before they begin; what is imported is none."""
+    gc.freeze()

@@ -27,8 +27,8 @@ class Answers:
         refuses: What every request is refused with, if it is.
     """
 
-    ttft_s: float = 0.0
-    itl_s: float = 0.0
+    ttft_s: float = 0.008
+    itl_s: float = 0.001
     refuses: str | None = None
 
 
@@ -81,7 +81,7 @@ class ScriptedEngine:
     """Plays the first scene that fits its settings; notes every start in ``started``.
 
     Args:
-        scenes: Tried in order; where none fits, the engine answers at once.
+        scenes: Tried in order; where none fits, the engine answers soon.
         defaults: Effective values of arguments that are not given.
     """
 

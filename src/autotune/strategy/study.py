@@ -8,31 +8,15 @@ from typing import Any
 
 import optuna
 import sqlalchemy as sa
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
 from optuna.storages import RDBStorage
 from optuna.trial import TrialState
 
 from autotune.domain.settings import Value
-from autotune.domain.space import ChoiceKnob, FloatKnob, IntKnob, Knob, SearchSpace
+from autotune.domain.space import SearchSpace
 from autotune.domain.trial import Score
 from autotune.errors import InputError, StoreUnavailable
 from autotune.strategy import Fact
-
-
-def distribution(knob: Knob) -> BaseDistribution:
-    """The knob as Optuna knows it."""
-    match knob:
-        case IntKnob():
-            return IntDistribution(knob.low, knob.high, log=knob.log, step=knob.step)
-        case FloatKnob():
-            return FloatDistribution(knob.low, knob.high, log=knob.log, step=knob.step)
-        case ChoiceKnob():
-            return CategoricalDistribution(knob.choices)
+from autotune.strategy.tpe import distribution
 
 
 class OptunaStudy:
@@ -107,6 +91,14 @@ class OptunaStudy:
     def abandon(self, number: int) -> None:
         """Finish trial ``number`` without a word on its settings."""
         self._study.tell(number, state=TrialState.FAIL)
+
+    def drop_queued(self) -> None:
+        """Take back trials that were queued by a run that died before asking.
+
+        The next ``ask`` would pop them and take their values for its own.
+        """
+        for _ in self._trials(TrialState.WAITING):
+            self.abandon(self._study.ask().number)
 
     def running_numbers(self) -> tuple[int, ...]:
         """Trials begun and not finished."""
