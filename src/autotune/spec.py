@@ -23,11 +23,12 @@ from autotune.domain.space import (
 from autotune.errors import InputError
 
 
+LAYOUT_SIZES = frozenset({"tensor_parallel_size", "pipeline_parallel_size"})
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class _KnobModel(_Model):
@@ -120,7 +121,7 @@ class SpaceModel(_Model):
 
     name: str
     fixed: dict[str, bool | int | float | str | None] = {}
-    environment: dict[str, str] = {}
+    environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], str] = {}
     knobs: dict[str, KnobModel]
     rules: tuple[RuleModel, ...] = ()
 
@@ -130,6 +131,25 @@ class SpaceModel(_Model):
         if both:
             raise ValueError(f"both fixed and a knob: {', '.join(both)}")
         return self
+
+
+class _OneOfEachKey(yaml.SafeLoader):
+    """YAML in which a key that stands twice is an error, not the last one's win."""
+
+
+def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[str] = set()
+    for key, _ in node.value:
+        if key.value in seen and isinstance(key, yaml.ScalarNode):
+            raise yaml.constructor.ConstructorError(
+                None, None, f"{key.value} stands twice", key.start_mark
+            )
+        seen.add(str(key.value))
+    loader.flatten_mapping(node)
+    return dict(loader.construct_pairs(node, deep=True))
+
+
+_OneOfEachKey.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 
 
 def _check_low_high(low: float, high: float) -> None:
@@ -170,7 +190,7 @@ def parse_fixes(pairs: tuple[str, ...]) -> dict[str, Value]:
     """``knob=value`` pairs as typed values; YAML decides the type.
 
     Raises:
-        InputError: A pair has no ``=``, or a knob stands twice.
+        InputError: A pair has no ``=``, a knob stands twice, or two contradict.
     """
     fixes: dict[str, Value] = {}
     for pair in pairs:
@@ -182,14 +202,38 @@ def parse_fixes(pairs: tuple[str, ...]) -> dict[str, Value]:
                 f"--fix {name} is given twice ({fixes[name]!r} and {text}); keep one"
             )
         fixes[name] = _scalar(pair, text)
+    for name in fixes:
+        top = name.partition(".")[0]
+        if top != name and top in fixes:
+            raise InputError(f"--fix {name} contradicts --fix {top}; keep one")
     return fixes
 
 
 def with_fixes(space: SearchSpace, fixes: Mapping[str, Value]) -> SearchSpace:
-    """The space with ``fixes`` held in every trial and in the baseline."""
-    knobs = tuple(k for k in space.knobs if k.name not in fixes)
+    """The space with ``fixes`` held in every trial and in the baseline.
+
+    Raises:
+        InputError: What is fixed breaks a rule of the space, whatever the knobs do.
+    """
+    held = {*fixes, *((LAYOUT,) if LAYOUT_SIZES & set(fixes) else ())}
+    knobs = tuple(k for k in space.knobs if k.name not in held)
     fixed = {**space.fixed, **fixes}
-    return SearchSpace(space.name, fixed, space.environment, knobs, space.rules)
+    fixed_space = SearchSpace(space.name, fixed, space.environment, knobs, space.rules)
+    for rule in fixed_space.broken({}):
+        _refuse_broken(rule, fixed)
+    return fixed_space
+
+
+def _refuse_broken(rule: Rule, fixed: Mapping[str, Value]) -> None:
+    sides = {
+        n: fixed[n] for n in (rule.left, str(rule.right), *rule.when) if n in fixed
+    }
+    values = ", ".join(f"{n}={v}" for n, v in sides.items())
+    relation = rule.relation.replace("_", " ")
+    raise InputError(
+        f"fixed settings contradict each other: {rule.left} must be {relation} "
+        f"{rule.right}, got {values}; change one of them"
+    )
 
 
 def lossless(space: SearchSpace) -> SearchSpace:
@@ -201,7 +245,7 @@ def lossless(space: SearchSpace) -> SearchSpace:
 def _scalar(pair: str, text: str) -> Value:
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise InputError(f"--fix {pair!r}: the value is not a YAML scalar") from error
     if not isinstance(value, str | int | float | bool | None):
         raise InputError(f"--fix {pair!r}: the value must be a scalar")
@@ -233,8 +277,9 @@ def _space_path(name_or_path: str) -> Path:
 
 def _read_yaml(path: Path) -> Any:
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        text = path.read_text(encoding="utf-8")
+        return yaml.load(text, Loader=_OneOfEachKey)  # noqa: S506 - a safe loader
+    except (yaml.YAMLError, ValueError, TypeError, OSError) as error:
         raise InputError(f"{path} is not readable YAML: {error}") from error
 
 

@@ -29,7 +29,7 @@ def number_knobs(name):
         st.integers(1, 7),
     )
     real = st.builds(
-        lambda low, width, step: FloatKnob(name, low, low + width, step=step),
+        lambda low, width, step: FloatKnob(name, low, round(low + width, 2), step=step),
         st.integers(0, 100).map(lambda n: n / 100),
         st.sampled_from([0.5, 1.0, 2.0]),
         st.sampled_from([None, 0.1, 0.25]),
@@ -46,7 +46,7 @@ def values_of(knob):
     if knob.step is None:
         return st.floats(knob.low, knob.high)
     steps = int((knob.high - knob.low) / knob.step + 1e-9)
-    return st.integers(0, steps).map(lambda i: knob.low + i * knob.step)
+    return st.integers(0, steps).map(lambda i: min(knob.low + i * knob.step, knob.high))
 
 
 def optuna_holds(knob, value):

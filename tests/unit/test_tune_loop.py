@@ -286,9 +286,6 @@ def test_defaults_that_do_not_start_leave_the_first_feasible_trial_as_reference(
     assert best_trial(done).number == tuner.study.best_number() == 3
 
 
-@pytest.mark.xfail(
-    strict=False, reason="the launcher takes refused requests for a disturbed machine"
-)
 def test_a_trial_whose_requests_fail_is_never_the_reference_nor_the_best(tuner_in):
     scenes = [
         Scene(FailsAtStart(NO_KV), {"knob": 1}),

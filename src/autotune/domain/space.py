@@ -182,4 +182,5 @@ def _on_grid(knob: IntKnob | FloatKnob, relation: str, bound: float) -> int | fl
         steps = round(steps, 9)
     last = math.floor((knob.high - knob.low) / knob.step + 1e-9)
     whole = math.floor(steps) if relation == "at_most" else math.ceil(steps)
-    return knob.low + min(max(whole, 0), last) * knob.step
+    # 0.1 + 6 * 0.1 is a hair above 0.7
+    return min(knob.low + min(max(whole, 0), last) * knob.step, knob.high)

@@ -64,13 +64,13 @@ class FactStore:
         except (sa.exc.SQLAlchemyError, ImportError, ValueError) as error:
             reason = str(error).splitlines()[0]
             raise StoreUnavailable(
-                f"--storage {url!r} cannot be opened: {reason}. "
+                f"--storage {shown(url)!r} cannot be opened: {reason}. "
                 "Give a URL such as sqlite:///studies/mine.db"
             ) from error
         unknown = applied - {name for name, _ in schema.MIGRATIONS}
         if unknown:
             raise StoreUnavailable(
-                f"{url!r} was written by a later version of autotune "
+                f"{shown(url)!r} was written by a later version of autotune "
                 f"({', '.join(sorted(unknown))}); update autotune to use it"
             )
 
@@ -229,13 +229,22 @@ class FactStore:
 
     def trials(self, study: str, *, with_levels: bool = True) -> tuple[Trial, ...]:
         """Every finished launch of ``study`` in order; levels cost reading."""
+        return self._launches(study, state="finished", with_levels=with_levels)
+
+    def retried(self, study: str) -> tuple[Trial, ...]:
+        """Launches that ended in a fault and were run again."""
+        return self._launches(study, state="retried", with_levels=True)
+
+    def _launches(
+        self, study: str, *, state: str, with_levels: bool
+    ) -> tuple[Trial, ...]:
         table = schema.LAUNCHES
         with self._engine.connect() as connection:
             query = (
                 sa.select(table)
                 .where(
                     table.c.study_id == _study_id(connection, study),
-                    table.c.state == "finished",
+                    table.c.state == state,
                 )
                 .order_by(table.c.id)
             )
@@ -261,6 +270,14 @@ class FactStore:
             connection.execute(
                 sa.update(table).where(table.c.id == launch).values(**values)
             )
+
+
+def shown(url: str) -> str:
+    """The URL as it may be printed: without its password."""
+    try:
+        return sa.make_url(url).render_as_string(hide_password=True)
+    except sa.exc.ArgumentError:
+        return url
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
