@@ -3,52 +3,32 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from autotune.errors import InputError
+from autotune.models.glm import GLM
+from autotune.models.known import KnownModel, Shape
+from autotune.models.llama import LLAMA
+from autotune.models.mistral import MISTRAL
+from autotune.models.qwen import QWEN
+from autotune.models.recipes import RECIPES, FirstTrial, Recipe, first_trials
+from autotune.models.small import SMALL
 
 
-@dataclass(frozen=True, slots=True)
-class KnownModel:
-    """A model that can be named by an alias.
-
-    Attributes:
-        alias: What people type.
-        model_id: Hugging Face id.
-        parameters: Size, for people.
-        source: How it gets here: from the hub, from a package, or made locally.
-        license: SPDX identifier, or a name.
-        stop_token_ids: Beyond the tokenizer's own, as served models need them.
-    """
-
-    alias: str
-    model_id: str
-    parameters: str
-    source: Literal["hub", "package", "made"]
-    license: str
-    stop_token_ids: tuple[int, ...] = ()
+__all__ = [
+    "KNOWN",
+    "RECIPES",
+    "FirstTrial",
+    "KnownModel",
+    "Recipe",
+    "Shape",
+    "first_trials",
+    "known",
+    "locate",
+]
 
 
-KNOWN = (
-    KnownModel(
-        "smollm2-135m",
-        "HuggingFaceTB/SmolLM2-135M-Instruct",
-        "135 M",
-        "package",
-        "Apache-2.0",
-    ),
-    KnownModel("tiny-glm4", "tiny-glm4", "3 M, random weights", "made", "none: random"),
-    KnownModel(
-        "glm-4-9b-chat",
-        "zai-org/glm-4-9b-chat-hf",
-        "9.4 B",
-        "hub",
-        "glm-4",
-        stop_token_ids=(151329, 151336, 151338),
-    ),
-)
+KNOWN = (*SMALL, *GLM, *QWEN, *LLAMA, *MISTRAL)
 
 
 def known(alias: str) -> KnownModel | None:
@@ -95,7 +75,7 @@ def _hub_id(name: str) -> str:
     if parts_fit and " " not in name and not name.startswith((".", "~")):
         return name
     near = difflib.get_close_matches(name, [m.alias for m in KNOWN], n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = f"; did you mean {near[0]!r}?" if near else "."
     aliases = ", ".join(m.alias for m in KNOWN)
     raise InputError(
         f"unknown model {name!r}{hint} Known aliases: {aliases}. "
