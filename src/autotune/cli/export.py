@@ -13,7 +13,7 @@ import typer
 from autotune.cli.storage import STUDIES, existing_trials, storage_url
 from autotune.cli.table import describe, differences, figures, reference_of
 from autotune.domain.trial import Trial
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, InputError
 from autotune.export.script import Provenance, render
 from autotune.store.facts import opened
 
@@ -41,6 +41,7 @@ def write_script(study: str, storage: str | None, path: Path) -> Path:
 
     Raises:
         AutotuneError: No trial of the study is feasible.
+        InputError: The study is unknown, or ``path`` cannot be written.
     """
     found = existing_trials(storage, study)
     best = best_trial(found)
@@ -57,9 +58,13 @@ def write_script(study: str, storage: str | None, path: Path) -> Path:
         served_name=str(spec.get("model", "model")),
         python=sys.executable,
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render(best.settings, provenance), encoding="utf-8")
-    path.chmod(0o755)
+    text = render(best.settings, provenance)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755)
+    except OSError as error:
+        raise InputError(f"-o {path}: {error.strerror}; give another file") from error
     return path
 
 

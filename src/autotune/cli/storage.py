@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from autotune.domain.trial import Trial
 from autotune.errors import InputError
-from autotune.store.facts import opened
+from autotune.store.facts import (
+    database_file,
+    forgets,
+    holds_studies,
+    opened,
+    shown,
+)
 
 
 STUDIES = Path("studies")
 
 
 def storage_url(storage: str | None, study: str) -> str:
-    """The URL given, or the study's own SQLite file under ``./studies``."""
-    if storage is not None:
-        return storage
-    if not study or "/" in study or study.startswith("."):
-        raise InputError(f"--study {study!r}: give a name without slashes")
-    return f"sqlite:///{STUDIES / study}.db"
+    """The URL given, or the study's own SQLite file under ``./studies``.
+
+    Raises:
+        InputError: The name is unfit for a file, or the URL keeps nothing.
+    """
+    # The name is also that of the log folder and of the script.
+    if re.fullmatch(r"\w[\w.+-]{0,99}", study) is None:
+        raise InputError(
+            f"--study {study!r}: give a name of letters, digits and . _ + - "
+            "(at most 100, the first a letter or digit)"
+        )
+    if storage is None:
+        return f"sqlite:///{STUDIES / study}.db"
+    if forgets(storage):
+        raise InputError(
+            f"--storage {storage!r} is a database in memory, which keeps nothing; "
+            "give a file: sqlite:///studies/mine.db"
+        )
+    return storage
 
 
 def existing_trials(storage: str | None, study: str) -> Sequence[Trial]:
@@ -29,13 +49,16 @@ def existing_trials(storage: str | None, study: str) -> Sequence[Trial]:
         InputError: There is no such database, or no such study in it.
     """
     url = storage_url(storage, study)
-    path = Path(url.removeprefix("sqlite:///"))
-    if url.startswith("sqlite:///") and not path.is_file():
-        raise InputError(f"there is no study {study!r}: {path} does not exist")
+    path = database_file(url)
+    if path is not None and not holds_studies(path):
+        raise InputError(
+            f"there is no study {study!r}: {path} "
+            + ("holds none" if path.is_file() else "does not exist")
+        )
     with opened(url) as store:
         if store.spec(study) is None:
             names = ", ".join(store.studies()) or "none"
             raise InputError(
-                f"there is no study {study!r} in {url}; there are: {names}"
+                f"there is no study {study!r} in {shown(url)}; there are: {names}"
             )
         return store.trials(study)

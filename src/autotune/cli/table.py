@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.markup import escape
 from rich.table import Table
 
 from autotune.domain.layout import collapse
@@ -65,7 +66,7 @@ def _row(trial: Trial, baseline: Trial | None) -> list[str]:
     start = f"{trial.phases_s['start']:.1f}" if "start" in trial.phases_s else "-"
     if not summaries:
         value = f"{trial.score.value:.0f}" if trial.score else "-"
-        text = f"[red]{kind(trial.outcome)}[/red] {changed}"
+        text = f"[red]{kind(trial.outcome)}[/red] {escape(changed)}"
         return [number, value, "-", "-", "-", "-", start, text]
     score = f"{trial.score.value:.3f}" if trial.score else "-"
     first = summaries[0]
@@ -77,5 +78,5 @@ def _row(trial: Trial, baseline: Trial | None) -> list[str]:
         f"{first.tpot_mean_ms:.1f}",
         f"{first.output_tokens_per_s:.0f}",
         start,
-        changed,
+        escape(changed),
     ]

@@ -25,20 +25,23 @@ class Provenance:
     python: str
 
 
-def flags(arguments: Mapping[str, Value]) -> list[str]:
-    """Engine arguments as ``vllm serve`` flags; what is None is left out."""
-    words: list[str] = []
-    for name, value in arguments.items():
-        top, dot, nested = name.partition(".")
-        flag = top.replace("_", "-") + (f".{nested}" if dot else "")
-        if value is None:
-            continue
-        if isinstance(value, bool) and not dot:
-            words.append(f"--{flag}" if value else f"--no-{flag}")
-        else:
-            text = json.dumps(value) if isinstance(value, bool) else str(value)
-            words += [f"--{flag}", text]
-    return words
+def flags(arguments: Mapping[str, Value]) -> list[tuple[str, ...]]:
+    """Engine arguments as words of ``vllm serve``, one flag with its value each.
+
+    What is None keeps vLLM's default and is left out.
+    """
+    given = {n: v for n, v in arguments.items() if v is not None}
+    return [_flag(name, value) for name, value in given.items()]
+
+
+def _flag(name: str, value: Value) -> tuple[str, ...]:
+    top, dot, nested = name.partition(".")
+    flag = top.replace("_", "-") + dot + nested
+    if isinstance(value, bool) and not dot:
+        return (f"--{flag}" if value else f"--no-{flag}",)
+    text = json.dumps(value) if isinstance(value, bool) else str(value)
+    # A value that looks like a flag must be tied to its own.
+    return (f"--{flag}={text}",) if text.startswith("-") else (f"--{flag}", text)
 
 
 def render(settings: EngineSettings, provenance: Provenance) -> str:
@@ -47,13 +50,14 @@ def render(settings: EngineSettings, provenance: Provenance) -> str:
     ``HOST``, ``PORT`` and ``PYTHON`` may be set by whoever runs it; further
     arguments are passed on to the server.
     """
-    header = "\n".join(f"#   {name}: {_one_line(v)}" for name, v in provenance.lines)
+    header = "\n".join(
+        f"#   {_one_line(f'{name}: {v}')}" for name, v in provenance.lines
+    )
     exports = "".join(
         f"export {name}={shlex.quote(value)}\n"
         for name, value in settings.environment.items()
     )
-    words = [*_pairs(flags(settings.arguments))]
-    listed = "".join(f"  {line}\n" for line in words)
+    listed = "".join(f"  {shlex.join(f)}\n" for f in flags(settings.arguments))
     return TEMPLATE.format(
         header=header,
         exports=exports,
@@ -62,17 +66,6 @@ def render(settings: EngineSettings, provenance: Provenance) -> str:
         served_name=shlex.quote(provenance.served_name),
         flags=listed,
     )
-
-
-def _pairs(words: Sequence[str]) -> list[str]:
-    """One line per flag, its value beside it, quoted."""
-    lines: list[str] = []
-    for word in words:
-        if word.startswith("--"):
-            lines.append(word)
-        else:
-            lines[-1] += f" {shlex.quote(word)}"
-    return lines
 
 
 def _one_line(text: str) -> str:

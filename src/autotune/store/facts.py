@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -278,6 +280,41 @@ def shown(url: str) -> str:
         return sa.make_url(url).render_as_string(hide_password=True)
     except sa.exc.ArgumentError:
         return url
+
+
+def database_file(url: str) -> Path | None:
+    """The file of a SQLite URL; None for other databases, and for no URL."""
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError:
+        return None
+    if parsed.get_backend_name() != "sqlite" or not parsed.database:
+        return None
+    return Path(parsed.database)
+
+
+def forgets(url: str) -> bool:
+    """Whether the URL is a SQLite database in memory."""
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError:
+        return False
+    in_memory = parsed.database in (None, "", ":memory:")
+    return parsed.get_backend_name() == "sqlite" and in_memory
+
+
+def holds_studies(path: Path) -> bool:
+    """Whether ``path`` is a database with tables of ours; it is not changed."""
+    if not path.is_file():
+        return False
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    query = "select count(*) from sqlite_master where name = ?"
+    try:
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            row = connection.execute(query, (schema.STUDIES.name,)).fetchone()
+    except sqlite3.Error:
+        return False
+    return bool(row[0])
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
