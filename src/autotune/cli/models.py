@@ -42,8 +42,8 @@ def show_model(alias: str = typer.Argument(help="An alias from the list")) -> No
         if recipe.name in model.recipes:
             kind = "lossy" if recipe.lossy else "lossless"
             print(f"\n{recipe.name} ({kind}): {recipe.note}")
-            for name, value in recipe.arguments.items():
-                print(f"    {name}: {value}")
+            for argument, setting in recipe.arguments.items():
+                print(f"    {argument}: {setting}")
 
 
 @models.command("fetch")
