@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,9 @@ from autotune.load.traces.files import Trace
 MOST_BINS = 50_000
 BACKWARDS = "time before that of the row above"
 SINGLE = "one generated token, which has no time per output token"
-_MS = 1000
+_MS = 1000.0
+# Finding the end of a window costs as much as looking at so many rows.
+_ROWS_PER_SEARCH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +237,8 @@ class _Clock:
 
     def add(self, times_s: Sequence[float], odd: Oddities, *, row: int) -> None:
         gaps = list(map(sub, times_s, (self._last_s, *times_s[:-1])))
-        if min(gaps) < 0:
+        ordered = min(gaps) >= 0
+        if not ordered:
             for i, gap in enumerate(gaps):
                 if gap < 0:
                     odd.note(BACKWARDS, row=row + i)
@@ -245,21 +249,38 @@ class _Clock:
         self._gap_count += len(gaps)
         self._gap_sum_s += sum(gaps)
         self._square_sum += sum(map(mul, gaps, gaps))
-        self._gaps.add([int(gap * _MS) for gap in gaps])
+        self._gaps.add(list(map(int, map(_MS.__mul__, gaps))))
         self._last_s = times_s[-1]
-        self._latest_s = max(self._latest_s, *times_s)
-        self._earliest_s = min(self._earliest_s, *times_s)
-        self._count(times_s)
+        self._latest_s = max(self._latest_s, max(times_s))  # noqa: PLW3301 - a copy
+        self._earliest_s = min(self._earliest_s, min(times_s))  # noqa: PLW3301 - a copy
+        self._count(times_s, ordered=ordered)
 
-    def _count(self, times_s: Sequence[float]) -> None:
-        origin_s, width_s = self._origin_s, self._window_s
-        self._windows.update([int((t - origin_s) // width_s) for t in times_s])
+    def _count(self, times_s: Sequence[float], *, ordered: bool) -> None:
+        spanned = (times_s[-1] - times_s[0]) / self._window_s
+        if ordered and spanned * _ROWS_PER_SEARCH < len(times_s):
+            self._count_ordered(times_s)
+        else:
+            origin_s, width_s = self._origin_s, self._window_s
+            self._windows.update([int((t - origin_s) // width_s) for t in times_s])
         while len(self._windows) > MOST_BINS:
             self._window_s *= 2
             wider = Counter[int]()
             for window, count in self._windows.items():
                 wider[window // 2] += count
             self._windows = wider
+
+    def _count_ordered(self, times_s: Sequence[float]) -> None:
+        """Few windows and many times: look for the end of each window."""
+        start = 0
+        while start < len(times_s):
+            window = self._window(times_s[start])
+            end_s = self._origin_s + (window + 1) * self._window_s
+            end = max(bisect_left(times_s, end_s, start), start + 1)
+            self._windows[window] += end - start
+            start = end
+
+    def _window(self, time_s: float) -> int:
+        return int((time_s - self._origin_s) // self._window_s)
 
     def arriving(self, requests: int) -> Arriving:
         duration_s = self._latest_s - self._earliest_s

@@ -7,6 +7,7 @@ bursts into a Poisson process.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -279,9 +280,18 @@ class Recorded:
         block: int,
         draw: random.Random,  # noqa: ARG002 - the seam's signature
     ) -> tuple[RequestShape, ...]:
-        """``count`` requests of a block; past the last comes the first again."""
+        """``count`` requests of a block; past the last comes the first again.
+
+        Without times, the turns of a conversation stand together in a file, and
+        would be sent at once: they are moved apart, first turns first.
+        """
         first = (block + 1) * count
-        return tuple(self._at(i) for i in range(first, first + count))
+        taken = tuple(self._at(i) for i in range(first, first + count))
+        return (
+            taken
+            if any(s.arrival_s is not None for s in taken)
+            else _turns_apart(taken)
+        )
 
     def _at(self, index: int) -> RequestShape:
         lap, place = divmod(index, len(self.requests))
@@ -294,6 +304,16 @@ class Recorded:
         times = [s.arrival_s for s in self.requests if s.arrival_s is not None]
         span_s = max(times) - min(times)
         return span_s + span_s / max(len(times) - 1, 1)
+
+
+def _turns_apart(shapes: Sequence[RequestShape]) -> tuple[RequestShape, ...]:
+    """All first requests of a group, then all second ones, and so on."""
+    met: Counter[int] = Counter()
+    turns = []
+    for shape in shapes:
+        turns.append(met[shape.group])
+        met[shape.group] += 1
+    return tuple(shapes[i] for i in sorted(range(len(shapes)), key=turns.__getitem__))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import zlib
 from collections.abc import Sequence
 
@@ -17,7 +18,8 @@ class Seen:
     SLOTS = 1 << 25
 
     def __init__(self) -> None:
-        self._slots = bytearray(self.SLOTS)
+        # Pages of an anonymous map cost nothing until a name falls into them.
+        self._slots = mmap.mmap(-1, self.SLOTS)
 
     def leading(self, names: Sequence[int]) -> int:
         """How many names from the first on were met before; all are met now."""
