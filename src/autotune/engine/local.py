@@ -30,6 +30,8 @@ from autotune.errors import (
 StartMethod = Literal["fork", "spawn"]
 # Set once for the tuner: they shape reporting, not the engine.
 QUIET = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "VLLM_CONFIGURE_LOGGING": "1"}
+# How long, and how often, caches are asked to empty before that counts as refused.
+RESET_PATIENCE_S, RESET_PAUSE_S = 2.0, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,7 @@ class RunningVllm:
             EngineDied: The engine core is gone.
             DeadlineExceeded: The request took too long.
         """
-        from vllm.v1.engine.exceptions import EngineDeadError
+        from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
         seen = 0
         outputs = self._engine.generate(
@@ -182,12 +184,29 @@ class RunningVllm:
         except TimeoutError as error:
             text = f"request {request.request_id} took over {self._request_s:g} s"
             raise DeadlineExceeded(f"{text}, {seen} tokens had come") from error
-        except (ValueError, TypeError) as error:
-            raise RequestRefused(str(error)) from error
+        except (ValueError, TypeError, EngineGenerateError) as error:
+            raise RequestRefused(str(error.__cause__ or error)) from error
 
     async def reset_caches(self) -> bool:
-        """Forget cached prefixes; False when requests still hold blocks."""
-        return bool(await self._engine.reset_prefix_cache())
+        """Forget cached prefixes; False when requests still hold blocks.
+
+        A step that is in flight when the last answer arrives may hold blocks a
+        moment longer (asynchronous scheduling), so it is asked again for a while.
+
+        Raises:
+            EngineDied: The engine core is gone.
+        """
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        until = time.perf_counter() + RESET_PATIENCE_S
+        try:
+            while not await self._engine.reset_prefix_cache():
+                if time.perf_counter() > until:
+                    return False
+                await asyncio.sleep(RESET_PAUSE_S)
+        except EngineDeadError as error:
+            raise EngineDied(f"the engine died between blocks: {error}") from error
+        return True
 
     def counters(self) -> Mapping[str, float | None]:
         """Counters since the start, peaks since the last call."""

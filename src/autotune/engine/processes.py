@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable
+from multiprocessing import resource_tracker
 
 import psutil
 
@@ -15,8 +16,14 @@ PR_SET_PDEATHSIG = 1
 
 
 def descendants() -> frozenset[int]:
-    """Pids of all processes below this one, at any depth."""
-    return frozenset(p.pid for p in psutil.Process().children(recursive=True))
+    """Pids of all processes below this one, at any depth.
+
+    Not Python's own resource tracker: the first spawn starts it, it ignores SIGTERM
+    and lives as long as this process, so waiting for it would be in vain.
+    """
+    tracker = resource_tracker._resource_tracker._pid  # type: ignore[attr-defined]  # noqa: SLF001 - no public way
+    below = psutil.Process().children(recursive=True)
+    return frozenset(p.pid for p in below if p.pid != tracker)
 
 
 def wait_until_gone(pids: Iterable[int], *, deadline_s: float) -> frozenset[int]:
