@@ -1,0 +1,132 @@
+"""One launch goes from settings to an outcome and hands over every block at once."""
+
+import contextlib
+
+import pytest
+
+from autotune.domain.outcome import EnvironmentFault, Infeasible, Measured, OutOfMemory
+from autotune.domain.settings import EngineSettings
+from autotune.domain.workload import ClosedLoop, Workload
+from autotune.engine.scripted import (
+    Answers,
+    DiesUnderLoad,
+    FailsAtStart,
+    Scene,
+    ScriptedEngine,
+)
+from autotune.launch import Launcher
+from autotune.load.lag import LagBounds
+
+
+SETTINGS = EngineSettings("m", {"knob": 3})
+WORKLOADS = tuple(
+    Workload(name, 4, 3, requests=4, blocks=2, levels=(ClosedLoop(2),)) for name in "ab"
+)
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """Believe every block: these tests may share the machine with others."""
+    monkeypatch.setattr("autotune.launch.DIRECT_BOUNDS", LagBounds(1e9, 1e9))
+
+
+@pytest.fixture
+def launch(tmp_path):
+    def run(*scenes, engine=None):
+        kept, phases, logs = [], [], []
+
+        def capture(path):
+            logs.append(path)
+            return contextlib.nullcontext()
+
+        launcher = Launcher(
+            engine or ScriptedEngine(scenes, defaults={"other": 1}),
+            WORKLOADS,
+            1000,
+            capture,
+        )
+        launched = launcher.launch(
+            SETTINGS,
+            log_path=tmp_path / "launch.log",
+            keep=kept.append,
+            progress=phases.append,
+        )
+        assert logs == [tmp_path / "launch.log"]
+        return launched, kept, phases
+
+    return run
+
+
+def test_a_launch_measures_every_level_of_every_workload_on_one_start(launch):
+    engine = ScriptedEngine(defaults={"other": 1})
+
+    launched, _, _ = launch(engine=engine)
+
+    assert isinstance(launched.outcome, Measured)
+    names = [(r.workload, len(r.blocks)) for r in launched.outcome.levels]
+    assert names == [("a", 2), ("b", 2)]
+    assert engine.started == [SETTINGS]
+    assert launched.effective == {"knob": 3, "other": 1}
+
+
+def test_every_block_is_kept_at_once_the_warm_up_too_and_counted_in_no_level(launch):
+    launched, kept, _ = launch()
+
+    indices = [(b.workload, b.index) for b in kept]
+    assert indices == [(w, i) for w in "ab" for i in (-1, 0, 1)]
+    levels = [b for r in launched.outcome.levels for b in r.blocks]
+    assert levels == [b for b in kept if b.index >= 0]
+    assert all(b.counters["generation_tokens"] == 12 for b in levels)
+
+
+def test_progress_and_times_are_told_by_phase(launch):
+    launched, _, phases = launch()
+
+    assert phases == ["start", "warm_up", "measure", "warm_up", "measure", "stop"]
+    assert {"start", "warm_up", "measure", "stop"} <= set(launched.phases_s)
+    assert launched.phases_s["measure"] > 0
+
+
+def test_a_configuration_that_is_refused_has_no_effective_values(launch):
+    text = "ValueError: max_num_batched_tokens (1) must be greater than max_num_seqs"
+
+    launched, kept, _ = launch(Scene(FailsAtStart(text, when_resolved=True)))
+
+    assert isinstance(launched.outcome, Infeasible)
+    assert launched.outcome.evidence.exception == text
+    assert launched.effective == {}
+    assert kept == []
+
+
+def test_a_start_without_memory_says_what_it_would_have_used(launch):
+    text = "ValueError: No available memory for the cache blocks."
+
+    launched, _, _ = launch(Scene(FailsAtStart(text)))
+
+    assert isinstance(launched.outcome, OutOfMemory)
+    assert launched.outcome.phase == "oom_kv_cache"
+    assert launched.effective == {"knob": 3, "other": 1}
+
+
+def test_a_death_under_load_keeps_what_was_measured_before_it(launch):
+    # 24 tokens of warm-up, 12 of the first block, 5 of the second.
+    death = DiesUnderLoad(41, "EngineDeadError: EngineCore encountered an issue.")
+
+    launched, kept, _ = launch(Scene(death))
+
+    assert launched.outcome.evidence.failure_class == "engine_dead"
+    (level,) = launched.outcome.levels
+    assert len(level.timings) == 4
+    assert [b.void is None for b in kept] == [True, True, False]
+    assert launched.phases_s["measure"] > 0
+    assert "stop" in launched.phases_s
+
+
+def test_requests_that_are_all_refused_blame_the_settings_not_the_machine(launch):
+    launched, _, _ = launch(Scene(Answers(refuses="too long")))
+
+    assert not isinstance(launched.outcome, EnvironmentFault)
+    failures = [
+        f for r in launched.outcome.levels for b in r.blocks for f in b.failures
+    ]
+    assert {f.reason for f in failures} == {"too long"}
