@@ -1,6 +1,7 @@
 """One launch goes from settings to an outcome and hands over every block at once."""
 
 import contextlib
+import gc
 
 import pytest
 
@@ -26,7 +27,8 @@ WORKLOADS = tuple(
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
-    """Believe every block: these tests may share the machine with others."""
+    """Believe every block, and spare it what other tests left to collect."""
+    gc.freeze()
     monkeypatch.setattr("autotune.launch.DIRECT_BOUNDS", LagBounds(1e9, 1e9))
 
 

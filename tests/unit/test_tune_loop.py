@@ -1,6 +1,7 @@
 """The loop on a scripted engine and a real SQLite file, from baseline to resume."""
 
 import contextlib
+import gc
 import itertools
 from dataclasses import replace
 
@@ -90,7 +91,8 @@ def make_tuner(folder, scenes=(), *, trials=4, knobs=(2, 3, 4, 5, 6), name="s"):
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
-    """Believe every block: these tests may share the machine with others."""
+    """Believe every block, and spare it what other tests left to collect."""
+    gc.freeze()
     monkeypatch.setattr("autotune.launch.DIRECT_BOUNDS", LagBounds(1e9, 1e9))
 
 
