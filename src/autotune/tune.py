@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -25,6 +25,10 @@ from autotune.strategy.study import OptunaStudy
 
 # Facts of a start rather than choices; they do not make a configuration another.
 NOT_A_CHOICE = ("kv_blocks", "kv_tokens")
+
+
+# Told of every launch's settings and its whole log.
+Learn = Callable[[EngineSettings, str], None]
 
 
 class Progress(Protocol):
@@ -55,7 +59,7 @@ class StudyPlan:
 
     def settings(self, values: Mapping[str, Value]) -> EngineSettings:
         """Knob values as complete settings; no values is the baseline."""
-        arguments = {**self.space.fixed, **expand(values)}
+        arguments = expand({**self.space.fixed, **values})
         return EngineSettings(self.model, arguments, self.space.environment)
 
 
@@ -70,6 +74,8 @@ class Tuner:
     strategy: Strategy
     machine: Mapping[str, object]
     progress: Progress
+    learn: Learn = lambda _settings, _log: None
+    first: Sequence[Mapping[str, Value]] = ()
 
     def run(self) -> Iterator[Trial]:
         """Bring the study to its number of trials, yielding each as it is told.
@@ -140,14 +146,18 @@ class Tuner:
         seen = {_choice_key(effective) for effective in tried}
         facts, number = self.study.facts(), self.study.next_number()
         avoid: set[str] = set()
+        for values in map(self.plan.space.repair, self.first):
+            effective = self._resolve(self.plan.settings(values))
+            if effective is not None and _choice_key(effective) not in seen:
+                return values
         while True:
             try:
-                values = self.strategy.propose(facts, number=number, avoid=avoid)
+                values = dict(self.strategy.propose(facts, number=number, avoid=avoid))
             except Exhausted:
                 return None
             effective = self._resolve(self.plan.settings(values))
             if effective is None or _choice_key(effective) not in seen:
-                return dict(values)
+                return values
             avoid.add(values_key(values))
 
     def _run_trial(
@@ -219,15 +229,17 @@ class Tuner:
             changes=values,
         )
         capacities = self.store.capacities_rps(self.plan.name)
+        log_path = self.plan.log_folder / f"launch-{launch:04d}.log"
         self.store.release()  # the engine core may be a fork of this process
         self.study.release()
         launched = self.launcher.launch(
             settings,
-            log_path=self.plan.log_folder / f"launch-{launch:04d}.log",
+            log_path=log_path,
             keep=lambda block: self.store.record_block(launch, block),
             progress=lambda phase: self.progress(number, phase),
             capacities_rps=capacities,
         )
+        self.learn(settings, _text(log_path))
         self.store.freeze_capacities(self.plan.name, launched.capacities_rps)
         return launch, launched
 
@@ -305,6 +317,10 @@ def _as_reference(trial: Trial) -> tuple[LevelResult, ...] | None:
     """Its levels, if others may be measured against it."""
     feasible = trial.score is not None and trial.score.feasible
     return _levels(trial.outcome) if feasible else None
+
+
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace") if path.is_file() else ""
 
 
 def _levels(outcome: Outcome) -> tuple[LevelResult, ...] | None:

@@ -10,6 +10,7 @@ from autotune.cli.export import export
 from autotune.cli.models import models
 from autotune.cli.trials import trials
 from autotune.cli.tune import tune
+from autotune.cli.workload import workload
 
 
 app = typer.Typer(
@@ -24,4 +25,5 @@ app.command()(trials)
 app.command()(export)
 app.command()(doctor)
 app.command()(explain)
+app.command()(workload)
 app.add_typer(models, name="models", help="Models known by an alias.")

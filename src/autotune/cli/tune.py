@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -16,18 +17,25 @@ from autotune.cli.export import DUMMY_NOTE, best_trial, is_dummy, write_script
 from autotune.cli.storage import STUDIES, existing_trials, storage_url
 from autotune.cli.table import describe, differences, reference_of, trial_table
 from autotune.cli.terminal import Terminal, open_terminal
+from autotune.domain.layout import LAYOUT
 from autotune.domain.machine import Machine
+from autotune.domain.settings import Value
 from autotune.domain.space import SearchSpace
 from autotune.domain.trial import Trial
 from autotune.domain.workload import Level, LoadShare, OpenLoop, Workload
-from autotune.engine.arguments import check_names, import_vllm
+from autotune.engine import Engine
+from autotune.engine.arguments import check_values, import_vllm
 from autotune.engine.capture import captured
-from autotune.errors import AutotuneError, HostUnfit, InputError
+from autotune.engine.catalog.installed import installed_catalog
+from autotune.engine.catalog.intersection import Skipped, intersect
+from autotune.errors import AutotuneError, HostUnfit, InputError, StartFailed
+from autotune.guard import MemoryGuard, memory_model
 from autotune.hardware import read_machine
 from autotune.launch import Launcher
 from autotune.load.workloads import WORKLOADS
-from autotune.models import locate
+from autotune.models import known, locate
 from autotune.models.fetch import default_cache
+from autotune.models.recipes import first_trials
 from autotune.spec import load_space, lossless, parse_fixes, with_fixes
 from autotune.store.facts import FactStore
 from autotune.strategy.shadow import ShadowSampler
@@ -144,9 +152,10 @@ def tune(
 def run(request: Request, terminal: Terminal) -> None:
     """Carry out a checked request; the exit code is an exception's."""
     model_path = locate(request.model, cache=default_cache())
-    logs = _log_folder(request)
-    with captured(logs / "autotune.log"):
+    logs = STUDIES / "logs" / request.study
+    with TemporaryDirectory() as scratch, captured(Path(scratch) / "start.log"):
         tuner = _prepare(request, model_path, logs, terminal)
+    with captured(logs / "autotune.log"):
         _say_start(tuner, terminal)
         try:
             for trial in tuner.run():
@@ -206,10 +215,6 @@ def _workloads(
     return tuple(chosen)
 
 
-def _log_folder(request: Request) -> Path:
-    return STUDIES / "logs" / request.study
-
-
 def _prepare(
     request: Request, model_path: str, logs: Path, terminal: Terminal
 ) -> Tuner:
@@ -218,24 +223,39 @@ def _prepare(
     vllm_version = import_vllm()
     # vLLM is imported by now; these need it.
     from autotune.engine.local import VllmEngine, on_cpu
-    from autotune.engine.shape import vocabulary_size
+    from autotune.engine.shape import model_configuration, vocabulary_size
 
     machine = read_machine({"vllm": vllm_version})
     cpu = _device_is_cpu(on_cpu=on_cpu(), machine=machine)
-    space = _space(request, cpu=cpu, machine=machine)
+    space, skipped = _space(request, cpu=cpu, machine=machine)
+    for left_out in skipped:
+        terminal.say(f"[dim]left out {left_out}[/dim]")
     vocabulary = vocabulary_size(model_path)
+    config = model_configuration(model_path)
     STUDIES.mkdir(exist_ok=True)
     plan = StudyPlan(request.study, model_path, space, request.trials, logs)
     store = FactStore(request.url)
     _agree(store, request, _study_spec(request, plan, vllm_version))
+    engine = VllmEngine()
+    guard = MemoryGuard(
+        memory_model(
+            config,
+            kind="cpu" if cpu else "cuda",
+            memory_bytes=machine.device_memory_bytes,
+        ),
+        plan.settings,
+        _defaults(engine, plan),
+    )
     return Tuner(
         plan=plan,
-        launcher=Launcher(VllmEngine(), request.workloads, vocabulary, captured),
+        launcher=Launcher(engine, request.workloads, vocabulary, captured),
         study=OptunaStudy(request.url, name=request.study, space=space),
         store=store,
-        strategy=ShadowSampler(space, seed=request.seed),
+        strategy=ShadowSampler(space, seed=request.seed, guard=guard),
         machine=asdict(machine),
         progress=terminal.phase,
+        learn=guard.learn,
+        first=_recipes(request, space),
     )
 
 
@@ -248,16 +268,35 @@ def _device_is_cpu(*, on_cpu: bool, machine: Machine) -> bool:
     return on_cpu
 
 
-def _space(request: Request, *, cpu: bool, machine: Machine) -> SearchSpace:
+def _defaults(engine: Engine, plan: StudyPlan) -> Mapping[str, Value]:
+    """What the engine uses where settings say nothing; unknown if they do not fit."""
+    try:
+        return engine.resolve(plan.settings({}))
+    except StartFailed:
+        return {}
+
+
+def _recipes(request: Request, space: SearchSpace) -> tuple[Mapping[str, Value], ...]:
+    """Settings people publish for this model, tried first."""
+    model = known(request.model)
+    names = model.recipes if model else ()
+    trials = first_trials(names, space, allow_lossy=request.allow_lossy)
+    return tuple(t.values for t in trials)
+
+
+def _space(
+    request: Request, *, cpu: bool, machine: Machine
+) -> tuple[SearchSpace, tuple[Skipped, ...]]:
+    """The space as far as the installed vLLM takes it, and what it does not."""
     name = request.space or ("cpu" if cpu else _space_for(request.model))
     space = load_space(name, device_count=machine.device_count)
-    check_names(request.fixes, where="--fix")
-    names = [k.name for k in space.knobs if k.name != "layout"]
-    check_names([*names, *space.fixed], where=f"search space {space.name}")
+    typed = {k: v for k, v in request.fixes.items() if k != LAYOUT}
+    check_values(typed, where="--fix")
     longest = max(w.context_tokens for w in request.workloads)
     context = -(-longest // CONTEXT_STEP) * CONTEXT_STEP
     held = with_fixes(space, {"max_model_len": context, **request.fixes})
-    return held if request.allow_lossy else lossless(held)
+    here, skipped = intersect(held, installed_catalog())
+    return here if request.allow_lossy else lossless(here), skipped
 
 
 def _space_for(model: str) -> str:
@@ -269,6 +308,7 @@ def _study_spec(request: Request, plan: StudyPlan, vllm: str) -> dict[str, Any]:
     spec = {
         "model": request.model,
         "vllm": vllm,
+        "catalog": installed_catalog().key,
         "space": [asdict(k) | {"kind": type(k).__name__} for k in plan.space.knobs],
         "fixed": dict(plan.space.fixed),
         "environment": dict(plan.space.environment),

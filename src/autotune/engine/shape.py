@@ -8,6 +8,15 @@ from autotune.engine.arguments import import_vllm
 from autotune.errors import InputError
 
 
+def model_configuration(model: str) -> dict[str, Any]:
+    """The model's Hugging Face configuration, nested text part included.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    return dict(_configuration(model).to_dict())
+
+
 def vocabulary_size(model: str) -> int:
     """Size of the model's vocabulary; prompts are drawn below it.
 
