@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -19,31 +19,28 @@ from autotune.domain.outcome import (
     Saturated,
 )
 from autotune.domain.settings import EngineSettings, Value
-from autotune.domain.timing import Block, LevelResult
-from autotune.domain.workload import (
-    ClosedLoop,
-    Level,
-    LoadShare,
-    OpenLoop,
-    Workload,
-)
+from autotune.domain.timing import Block
+from autotune.domain.workload import Workload
 from autotune.engine import Engine, RunningEngine
+from autotune.engine.compiling import LogTail, compiled_line
 from autotune.engine.counters import difference
+from autotune.engine.cpu_time import cpu_s, own_cpu_s
 from autotune.engine.diagnosis import outcome_of
-from autotune.errors import AutotuneError, EngineFailure
-from autotune.load.generator import run_block
+from autotune.engine.processes import descendants
+from autotune.errors import EngineFailure
+from autotune.hardware.readings import HOLDERS, Readings
 from autotune.load.lag import LagBounds
-from autotune.load.plan import WARM_UP, plan_block
-from autotune.load.saturation import sustained_rps
+from autotune.load.levels import Caps, Found, Ruler, Watched
 
 
 # Driven directly, the engine's front end runs in the load's own event loop, as it
 # does in vLLM's server: most of the lag is the engine's, and belongs in the result.
 # Only a block that lag dominates is void.
 DIRECT_BOUNDS = LagBounds(ttft_fraction=0.25, tpot_fraction=0.10)
-QUIET = "Other work disturbs the load generator: quieten the machine and run again."
-# A void block is measured again so many times before its level gives up.
-MOST_REPEATS = 2
+UNDISTURBED = (
+    "No block of this level can be believed: remove what disturbs it (often other "
+    "work on this machine) and run again."
+)
 
 
 Capture = Callable[[Path], AbstractContextManager[None]]
@@ -78,12 +75,16 @@ class Launcher:
         workloads: What is sent, one after the other, to one start.
         vocabulary: Token ids of prompts stay below it.
         capture: Sends all output of a start to a log file.
+        caps: When a level has been measured enough.
+        conditions: Reads the devices around each block.
     """
 
     engine: Engine
     workloads: Sequence[Workload]
     vocabulary: int
     capture: Capture
+    caps: Caps = field(default_factory=Caps)
+    conditions: Readings = dict
 
     def launch(
         self,
@@ -99,7 +100,7 @@ class Launcher:
         Levels given as a share of capacity use ``capacities_rps``; a capacity that
         is not known yet is measured by a burst first.
         """
-        course = _Course(keep, progress, dict(capacities_rps))
+        course = _Course(keep, progress, log_path, Found(dict(capacities_rps)))
         failure: EngineFailure | None = None
         with self.capture(log_path):
             try:
@@ -111,97 +112,106 @@ class Launcher:
             _outcome(course, failure, log_path),
             dict(course.phases_s),
             course.started_at,
-            course.capacities_rps,
+            course.found.capacities_rps,
         )
 
     async def _drive(self, settings: EngineSettings, course: _Course) -> None:
         course.enter("start")
         running: RunningEngine | None = None
+        before = descendants()
         try:
             course.effective = dict(self.engine.resolve(settings))
             with self.engine.start(settings) as running:
                 course.effective = dict(running.effective)
-                await self._measure_all(running, course)
+                watch = EngineWatch(
+                    running,
+                    pids=descendants() - before,
+                    log=LogTail(course.log_path),
+                    conditions=self.conditions,
+                )
+                await self._ruler(running, watch, course).measure_all(
+                    self.workloads, course.found
+                )
                 course.enter("stop")
         finally:
+            course.leave()
             if running is not None:
                 course.phases_s |= running.phases_s
 
-    async def _measure_all(self, running: RunningEngine, course: _Course) -> None:
-        for workload in self.workloads:
-            for level in workload.levels:
-                rate = await self._resolved(running, workload, level, course)
-                await self._measure(running, workload, rate, course)
-                if course.sustained_rps is not None:
-                    return
-
-    async def _resolved(
-        self, running: RunningEngine, workload: Workload, level: Level, course: _Course
-    ) -> Level:
-        """The level as a rate; a share needs the workload's burst capacity."""
-        if not isinstance(level, LoadShare):
-            return level
-        if workload.name not in course.capacities_rps:
-            course.enter("warm_up")
-            few = replace(workload, requests=workload.least_requests)
-            await self._block(running, few, ClosedLoop(8), WARM_UP, course)
-            course.enter("capacity")
-            burst = ClosedLoop(workload.requests)
-            block = await self._block(running, workload, burst, WARM_UP, course)
-            course.capacities_rps[workload.name] = len(block.timings) / block.duration_s
-        rate = round(level.share * course.capacities_rps[workload.name], 3)
-        return OpenLoop(rate)
-
-    async def _measure(
-        self, running: RunningEngine, workload: Workload, level: Level, course: _Course
-    ) -> None:
-        """Warm up, then measure every block; the level is kept even if cut short."""
-        sized = replace(workload, requests=workload.requests_at(level))
-        blocks: list[Block] = []
-        try:
-            course.enter("warm_up")
-            few = replace(sized, requests=max(sized.requests // 4, 8))
-            await self._block(running, few, level, WARM_UP, course)
-            for index in range(workload.blocks):
-                course.enter("measure")
-                for _ in range(1 + MOST_REPEATS):
-                    block = await self._block(running, sized, level, index, course)
-                    blocks.append(block)
-                    if block.void is None:
-                        break
-                course.sustained_rps = _sustained(block, level)
-                if course.sustained_rps is not None:
-                    return
-        finally:
-            course.levels.append(LevelResult(workload.name, level.label, tuple(blocks)))
-            course.leave()
-
-    async def _block(
-        self,
-        running: RunningEngine,
-        workload: Workload,
-        level: Level,
-        index: int,
-        course: _Course,
-    ) -> Block:
-        requests = plan_block(workload, level, block=index, vocabulary=self.vocabulary)
-        if not await running.reset_caches():
-            raise AutotuneError("the engine could not forget cached prefixes")
-        before = running.counters()
-        run = await run_block(
-            running,
-            requests,
-            workload=workload.name,
-            level=level,
-            block=index,
+    def _ruler(
+        self, running: RunningEngine, watch: EngineWatch, course: _Course
+    ) -> Ruler:
+        return Ruler(
+            target=running,
+            vocabulary=self.vocabulary,
+            keep=course.keep,
+            enter=course.enter,
+            watch=watch,
             bounds=DIRECT_BOUNDS,
+            caps=self.caps,
         )
-        counted = difference(before, running.counters())
-        block = replace(run.block, counters={**counted, **run.block.counters})
-        course.keep(block)
-        if run.fault is not None:
-            raise run.fault
-        return block
+
+
+@dataclass(slots=True)
+class EngineWatch:
+    """Counters, processor time, compilation and device conditions around a block.
+
+    Attributes:
+        engine: Whose counters are read.
+        pids: Processes of the engine.
+        log: Where it says that it compiles.
+        conditions: Reads the devices.
+    """
+
+    engine: RunningEngine
+    pids: frozenset[int]
+    log: LogTail
+    conditions: Readings
+    _counters: Mapping[str, float | None] = field(default_factory=dict)
+    _cpu: Mapping[str, float | None] = field(default_factory=dict)
+    _devices: Mapping[str, float | None] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Look before the block."""
+        self._devices = self.conditions()
+        self.log.read()
+        self._counters = self.engine.counters()
+        self._cpu = self._cpu_s()
+
+    def end(self) -> Watched:
+        """Look after the block; conditions are those at its end."""
+        cpu = self._cpu_s()
+        counted = difference(self._counters, self.engine.counters())
+        spent = {name: _grown(self._cpu[name], now) for name, now in cpu.items()}
+        devices = self.conditions()
+        line = compiled_line(self.log.read())
+        void = f"the engine compiled during the block: {line}" if line else None
+        return Watched(
+            {**counted, **spent, **devices}, void or _joined(self._devices, devices)
+        )
+
+    def _cpu_s(self) -> dict[str, float | None]:
+        return {"tuner_cpu_s": own_cpu_s(), "engine_cpu_s": cpu_s(self.pids)}
+
+
+def _grown(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else after - before
+
+
+def _joined(
+    before: Mapping[str, float | None], after: Mapping[str, float | None]
+) -> str | None:
+    """Whether a process came to a device while a block was measured.
+
+    The engine's own are there before the block, and a container may not see which
+    are whose: so it is their number that counts.
+    """
+    for name, now in after.items():
+        earlier = before.get(name)
+        known = now is not None and earlier is not None
+        if name.endswith(HOLDERS) and known and now > earlier:  # type: ignore[operator]
+            return f"another process came to the device during the block ({name})"
+    return None
 
 
 @dataclass(slots=True)
@@ -210,11 +220,10 @@ class _Course:
 
     keep: Callable[[Block], None]
     progress: Callable[[str], None]
-    capacities_rps: dict[str, float]
+    log_path: Path
+    found: Found
     phase: str = ""
     effective: dict[str, Value] = field(default_factory=dict)
-    levels: list[LevelResult] = field(default_factory=list)
-    sustained_rps: float | None = None
     phases_s: dict[str, float] = field(default_factory=dict)
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     _since_s: float = 0.0
@@ -235,20 +244,14 @@ class _Course:
 
 
 def _outcome(course: _Course, failure: EngineFailure | None, log_path: Path) -> Outcome:
-    levels = tuple(course.levels)
+    levels = tuple(course.found.levels)
     if failure is not None:
         return outcome_of(failure, log_path=log_path, phase=course.phase, levels=levels)
-    if course.sustained_rps is not None:
-        return Saturated(course.sustained_rps, levels)
+    if course.found.sustained_rps is not None:
+        return Saturated(course.found.sustained_rps, levels)
     for level in levels:
         voids = [b.void for b in level.blocks if b.void is not None]
         if voids and len(voids) == len(level.blocks):
-            evidence = Evidence("other", "environment", voids[-1], QUIET)
+            evidence = Evidence("other", "environment", voids[-1], UNDISTURBED)
             return EnvironmentFault(evidence, levels)
     return Measured(levels)
-
-
-def _sustained(block: Block, level: Level) -> float | None:
-    if not isinstance(level, OpenLoop):
-        return None
-    return sustained_rps(block, offered_rps=level.rate_rps)

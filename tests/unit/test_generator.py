@@ -10,8 +10,9 @@ import pytest
 from autotune.domain.request import Chunk, PlannedRequest
 from autotune.domain.workload import ClosedLoop, OpenLoop
 from autotune.errors import EngineDied, RequestRefused
+from autotune.load.checks import EXACT, Checks
 from autotune.load.generator import run_block
-from autotune.load.lag import LagBounds
+from autotune.load.lag import Lag, LagBounds
 
 
 @dataclass
@@ -46,10 +47,12 @@ class Target:
 
 
 def requests(*scheduled_s):
-    return [PlannedRequest(f"r{i}", 0, s, (1,), 2) for i, s in enumerate(scheduled_s)]
+    return [
+        PlannedRequest(f"r{i}", 0, s, (1,) * 7, 2) for i, s in enumerate(scheduled_s)
+    ]
 
 
-def run(target, planned, level):
+def run(target, planned, level, checks=EXACT):
     return asyncio.run(
         run_block(
             target,
@@ -58,6 +61,7 @@ def run(target, planned, level):
             level=level,
             block=0,
             bounds=LagBounds(1e9, 1e9),
+            checks=checks,
         )
     )
 
@@ -135,3 +139,60 @@ def test_garbage_is_collected_again_after_a_block():
     run(Target(), requests(0.0), ClosedLoop(1))
 
     assert gc.isenabled()
+
+
+def test_answers_of_another_length_than_planned_void_the_block():
+    found = run(Target(chunks=(1,)), requests(0.0, 0.0), ClosedLoop(1))
+
+    assert len(found.block.timings) == 2
+    assert found.block.void == (
+        "2 of 2 answers have another output length than planned (1 tokens instead of "
+        "2; in all 4 planned, 2 came)"
+    )
+
+
+def test_prompts_that_the_server_counts_otherwise_void_the_block():
+    planned = [PlannedRequest("r0", 0, 0.0, (1,) * 5, 2)]
+
+    found = run(Target(), planned, ClosedLoop(1))
+
+    assert "another prompt length" in found.block.void
+    assert "7 tokens instead of 5" in found.block.void
+
+
+def test_lengths_that_a_target_does_not_promise_are_not_held_against_it():
+    planned = [PlannedRequest("r0", 0, 0.0, (1,) * 5, 9)]
+    promised = Checks(prompt_tokens=False, output_tokens=False)
+
+    found = run(Target(), planned, ClosedLoop(1), promised)
+
+    assert found.block.void is None
+
+
+def test_a_refused_request_is_not_a_missing_length():
+    found = run(Target(refuse={"r0"}), requests(0.0, 0.0), ClosedLoop(1))
+
+    assert found.block.void is None
+    assert len(found.block.failures) == 1
+
+
+def test_one_token_answers_are_counted_and_have_no_tpot():
+    planned = [PlannedRequest("r0", 0, 0.0, (1,) * 7, 1)]
+
+    block = run(Target(chunks=(1,)), planned, ClosedLoop(1)).block
+
+    assert block.counters["one_token_answers"] == 1
+    assert block.timings[0].tpot_s is None
+
+
+def test_the_lag_of_a_targets_own_load_processes_counts():
+    lags = [Lag(9.0, 9.0, 9.0, 1), Lag(0.5, 0.7, 0.9, 10)]
+
+    class Sharded(Target):
+        async def take_lag(self):
+            return lags.pop(0)
+
+    block = run(Sharded(), requests(0.0), ClosedLoop(1)).block
+
+    assert block.counters["lag_mean_s"] == 0.5
+    assert block.counters["lag_p99_s"] == 0.7

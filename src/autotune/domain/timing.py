@@ -6,6 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
+from typing import Literal, get_args
+
+
+Ending = Literal["narrow", "most_blocks", "most_seconds", "most_requests", "saturated"]
+"""Why a level got no more blocks: its figures were known narrowly enough, a cap was
+reached, or the engine did not keep up."""
+ENDINGS: tuple[Ending, ...] = get_args(Ending)
+ENDED = "ended"
+"""The counter of a level's last block that holds its ending's place in ``ENDINGS``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +124,23 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class LevelResult:
-    """All kept blocks of one workload at one level."""
+    """All kept blocks of one workload at one level.
+
+    Attributes:
+        workload: The workload's name.
+        level: The level's label.
+        blocks: In the order they were measured, void ones too.
+    """
 
     workload: str
     level: str
     blocks: tuple[Block, ...]
+
+    @property
+    def ended(self) -> Ending | None:
+        """Why no more blocks followed; None where something cut the level short."""
+        place = self.blocks[-1].counters.get(ENDED) if self.blocks else None
+        return None if place is None else ENDINGS[int(place)]
 
     @property
     def timings(self) -> tuple[RequestTiming, ...]:

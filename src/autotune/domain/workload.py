@@ -137,13 +137,15 @@ class Workload:
         output_tokens: Tokens each request generates, exactly; the same holds.
         requests: Requests in one block, and in the burst that finds the capacity;
             an open loop with ``block_s`` has its own count.
-        blocks: Blocks kept per level; one more runs before them and is discarded.
+        blocks: Blocks a level has at least; one more runs first and is discarded.
         levels: How densely requests arrive, one measurement each.
         seed: Prompts, lengths and arrivals follow from it.
         shared_prefix_tokens: Leading tokens that all prompts of a block share.
         block_s: How long an open loop's block should offer load; 0 for by count.
         source: Where requests come from; None for all alike.
         arrivals: How an open loop spreads them; None for a Poisson process.
+        most_blocks: More follow, up to so many, while figures are not narrowly
+            known; a number below ``blocks`` adds none.
     """
 
     name: str
@@ -157,6 +159,7 @@ class Workload:
     block_s: float = 0.0
     source: Source | None = None
     arrivals: Arrivals | None = None
+    most_blocks: int = 0
 
     @property
     def context_tokens(self) -> int:

@@ -6,6 +6,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
+SUMS = (
+    "prefix_cache_queries",
+    "prefix_cache_hits",
+    "preemptions",
+    "prompt_tokens",
+    "generation_tokens",
+    "queued_s",
+    "finished",
+)
+GAUGES = ("kv_cache_usage", "running", "waiting")
+
+
 class EngineCounters:
     """Sums and latest values of one engine's scheduler and iteration statistics."""
 
@@ -15,8 +27,13 @@ class EngineCounters:
         self._peaks: dict[str, float] = {}
 
     def read(self) -> dict[str, float | None]:
-        """Totals since the start, latest gauges, and peaks since ``forget_peaks``."""
-        return {**self._sums, **self._latest, **self._peaks}
+        """Totals since the start, latest gauges, and peaks since ``forget_peaks``.
+
+        What the engine has not reported is None.
+        """
+        names = (*SUMS, *GAUGES, *(f"{name}_peak" for name in GAUGES))
+        unread = dict.fromkeys(names)
+        return {**unread, **self._sums, **self._latest, **self._peaks}
 
     def forget_peaks(self) -> None:
         """Start looking for peaks anew, at the start of a block."""
@@ -74,13 +91,25 @@ def stat_logger(counters: EngineCounters) -> Callable[[Any, int], Any]:
 def difference(
     before: Mapping[str, float | None], after: Mapping[str, float | None]
 ) -> dict[str, float | None]:
-    """Counters over a block: totals subtracted, gauges and peaks as they stand."""
-    gauges = {"kv_cache_usage", "running", "waiting"}
+    """Counters over a block: totals subtracted, gauges and peaks as they stand.
+
+    Two shares follow from them: ``prefix_hit_share``, of prompt tokens asked of the
+    prefix cache (preempted requests ask again and hit their own tokens, so it is
+    read beside ``preemptions``), and ``queue_mean_s``, per finished request.
+    """
     result: dict[str, float | None] = {}
     for name, value in after.items():
         earlier = before.get(name)
-        total = name not in gauges and not name.endswith("_peak")
+        total = name not in GAUGES and not name.endswith("_peak")
         result[name] = (
             value - (earlier or 0.0) if total and value is not None else value
         )
+    result["prefix_hit_share"] = _share(
+        result.get("prefix_cache_hits"), result.get("prefix_cache_queries")
+    )
+    result["queue_mean_s"] = _share(result.get("queued_s"), result.get("finished"))
     return result
+
+
+def _share(part: float | None, whole: float | None) -> float | None:
+    return None if part is None or not whole else part / whole

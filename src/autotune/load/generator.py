@@ -9,13 +9,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Protocol, runtime_checkable
 
 from autotune.domain.request import PlannedRequest
 from autotune.domain.timing import Block, RequestFailure, RequestTiming
 from autotune.domain.workload import ClosedLoop, Level
 from autotune.errors import AutotuneError, EngineFailure
 from autotune.load import Target
-from autotune.load.lag import LagBounds, LagSampler, judge
+from autotune.load.checks import EXACT, Checks, unequal
+from autotune.load.lag import Lag, LagBounds, LagSampler, judge, worst_lag
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,15 @@ class BlockRun:
 
     block: Block
     fault: EngineFailure | None
+
+
+@runtime_checkable
+class Sharded(Protocol):
+    """A target that is driven by load processes of its own."""
+
+    async def take_lag(self) -> Lag:
+        """The worst of their lag since the last call."""
+        ...
 
 
 @dataclass(slots=True)
@@ -50,13 +61,16 @@ async def run_block(
     level: Level,
     block: int,
     bounds: LagBounds | None = None,
+    checks: Checks = EXACT,
 ) -> BlockRun:
     """Send every request at its time and note when each token came.
 
     A request that fails is counted, never dropped; a fault of the engine ends the
     block, which keeps what it has and is void. So is a block whose result the event
-    loop's own lag may have moved beyond ``bounds``.
+    loop's own lag may have moved beyond ``bounds``, and one whose answers are not
+    of the planned lengths.
     """
+    await _lag_of(target)  # what lies before the block is not its own
     started_at = datetime.now(UTC)
     with _undisturbed():
         tally = _Tally(workload, level.label, block, time.perf_counter())
@@ -64,21 +78,44 @@ async def run_block(
         async with LagSampler() as sampler:
             await _send_all(target, requests, tally, slots=slots)
         duration_s = tally.now_s()
-        lag = sampler.take()
+        lag = worst_lag((sampler.take(), *await _lag_of(target)))
     fault = f"{type(tally.fault).__name__}: {tally.fault}" if tally.fault else None
-    void = fault or judge(lag, timings=tally.timings, bounds=bounds)
+    void = (
+        fault
+        or judge(lag, timings=tally.timings, bounds=bounds)
+        or unequal(requests, tally.timings, checks=checks)
+    )
+    timings = tuple(sorted(tally.timings, key=lambda t: t.request_id))
     whole = Block(
         workload=workload,
         level=level.label,
         index=block,
         started_at=started_at,
         duration_s=duration_s,
-        timings=tuple(sorted(tally.timings, key=lambda t: t.request_id)),
+        timings=timings,
         failures=tuple(tally.failures),
         void=void,
-        counters={"lag_mean_s": lag.mean_s, "lag_p99_s": lag.p99_s},
+        counters={
+            "lag_mean_s": lag.mean_s,
+            "lag_p99_s": lag.p99_s,
+            "late_max_s": max((t.sent_s - t.scheduled_s for t in timings), default=0.0),
+            "one_token_answers": float(sum(t.tpot_s is None for t in timings)),
+        },
     )
     return BlockRun(whole, tally.fault)
+
+
+async def _lag_of(target: Target) -> tuple[Lag, ...]:
+    """What the target's own load processes lagged since the last time, if it has any.
+
+    They do not answer when the target is gone; then its fault voids the block.
+    """
+    if not isinstance(target, Sharded):
+        return ()
+    try:
+        return (await target.take_lag(),)
+    except AutotuneError:
+        return ()
 
 
 @contextmanager

@@ -28,6 +28,7 @@ WORKLOADS = {
         blocks=2,
         levels=HALF_AND_MOST,
         block_s=15.0,
+        most_blocks=4,
     ),
     # Long-form writing.
     "content": Workload(
@@ -38,6 +39,7 @@ WORKLOADS = {
         blocks=1,
         levels=HALF_AND_MOST,
         block_s=10.0,
+        most_blocks=3,
     ),
     # Completion over much context.
     "code": Workload(
@@ -48,5 +50,6 @@ WORKLOADS = {
         blocks=1,
         levels=HALF_AND_MOST,
         block_s=10.0,
+        most_blocks=3,
     ),
 }
