@@ -196,7 +196,7 @@ def test_what_was_yielded_is_what_the_store_gives_back(tuner_in):
 
     for mine, stored in zip(done, tuner.store.trials("s"), strict=True):
         assert replace(stored, started_at=mine.started_at) == mine
-        assert 0 <= (mine.started_at - stored.started_at).total_seconds() < 1
+        assert mine.started_at >= stored.started_at
 
 
 def test_an_engine_that_dies_is_started_once_more_and_no_more(tuner_in, tmp_path):
