@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
-from autotune.engine.processes import die_with_parent
+from autotune.engine.orphans import arm_children
 
+
+__all__ = ["arm_children", "engine_core_forked", "warm_up"]
 
 # vLLM modules that hold their own reference to ``get_mp_context``.
 HOLDERS = (
@@ -55,20 +56,3 @@ def engine_core_forked() -> Iterator[None]:
             importlib.import_module(holder)
             stack.enter_context(patch(f"{holder}.get_mp_context", lambda: context))
         yield
-
-
-_armed: list[int] = []
-
-
-def arm_children() -> None:
-    """Forked children die with this process; called once, from the main thread."""
-    if os.getpid() in _armed:
-        return
-    parent = os.getpid()
-    _armed[:] = [parent]
-
-    def arm() -> None:
-        if _armed == [parent] and os.getppid() == parent:
-            die_with_parent(parent)
-
-    os.register_at_fork(after_in_child=arm)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import time
@@ -10,9 +9,6 @@ from collections.abc import Iterable
 from multiprocessing import resource_tracker
 
 import psutil
-
-
-PR_SET_PDEATHSIG = 1
 
 
 def descendants() -> frozenset[int]:
@@ -45,16 +41,6 @@ def end(pids: Iterable[int], *, grace_s: float = 2.0) -> None:
         alive = list(wait_until_gone(alive, deadline_s=grace_s))
         if not alive:
             return
-
-
-def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when the thread that made it ends.
-
-    The parent may be gone before the call takes effect: then end at once.
-    """
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:
-        os._exit(1)
 
 
 def _alive(pid: int) -> bool:
