@@ -1,0 +1,1 @@
+"""A study's file in, pages to look at it out; the only room with optuna-dashboard."""
