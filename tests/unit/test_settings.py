@@ -1,6 +1,8 @@
 """Settings survive JSON, and what is equal is named alike."""
 
+import copy
 import json
+import pickle
 
 import pytest
 from hypothesis import given
@@ -91,3 +93,9 @@ def test_json_of_another_shape_is_refused(broken):
 
     with pytest.raises(TypeError, match="as mappings"):
         EngineSettings.from_json(data)
+
+
+@given(SETTINGS)
+def test_settings_can_be_sent_to_another_process_and_copied(settings):
+    assert pickle.loads(pickle.dumps(settings)) == settings  # noqa: S301 - our own
+    assert copy.deepcopy(settings) == settings

@@ -44,6 +44,11 @@ class EngineSettings:
     def __hash__(self) -> int:
         return hash(self.key)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # A frozen mapping cannot be pickled, nor copied deeply.
+        parts = (self.model, dict(self.arguments), dict(self.environment))
+        return (EngineSettings, parts)
+
     @property
     def key(self) -> str:
         """Sixteen hexadecimal digits that name these settings across runs."""

@@ -82,8 +82,11 @@ class OptunaStudy:
     def tell(self, number: int, score: Score, *, attributes: Mapping[str, Any]) -> None:
         """Finish trial ``number`` with its score and every constraint."""
         trial = self._trial(number)
+        # A run that died while telling has set some; Optuna keeps those.
+        known = self._study.get_trials(deepcopy=False)[number].constraints
         for key, value in score.constraints.items():
-            trial.set_constraint(key, value)
+            if key not in known:
+                trial.set_constraint(key, value)
         for key, value in attributes.items():
             trial.set_user_attr(key, value)
         self._study.tell(number, score.value)
