@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+)
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +33,7 @@ from autotune.engine.diagnosis import outcome_of
 from autotune.engine.processes import descendants
 from autotune.errors import EngineFailure
 from autotune.hardware.readings import HOLDERS, Readings
+from autotune.load import Target
 from autotune.load.lag import LagBounds
 from autotune.load.levels import Caps, Found, Ruler, Watched
 
@@ -44,6 +49,14 @@ UNDISTURBED = (
 
 
 Capture = Callable[[Path], AbstractContextManager[None]]
+# From a running engine to what requests are sent to.
+Front = Callable[[RunningEngine], AbstractAsyncContextManager[Target]]
+
+
+@asynccontextmanager
+async def direct(running: RunningEngine) -> AsyncIterator[Target]:
+    """Requests go to the engine itself."""
+    yield running
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +90,7 @@ class Launcher:
         capture: Sends all output of a start to a log file.
         caps: When a level has been measured enough.
         conditions: Reads the devices around each block.
+        front: What stands between the load and the engine.
     """
 
     engine: Engine
@@ -85,6 +99,7 @@ class Launcher:
     capture: Capture
     caps: Caps = field(default_factory=Caps)
     conditions: Readings = dict
+    front: Front = direct
 
     def launch(
         self,
@@ -129,20 +144,19 @@ class Launcher:
                     log=LogTail(course.log_path),
                     conditions=self.conditions,
                 )
-                await self._ruler(running, watch, course).measure_all(
-                    self.workloads, course.found
-                )
+                async with self.front(running) as target:
+                    await self._ruler(target, watch, course).measure_all(
+                        self.workloads, course.found
+                    )
                 course.enter("stop")
         finally:
             course.leave()
             if running is not None:
                 course.phases_s |= running.phases_s
 
-    def _ruler(
-        self, running: RunningEngine, watch: EngineWatch, course: _Course
-    ) -> Ruler:
+    def _ruler(self, target: Target, watch: EngineWatch, course: _Course) -> Ruler:
         return Ruler(
-            target=running,
+            target=target,
             vocabulary=self.vocabulary,
             keep=course.keep,
             enter=course.enter,
