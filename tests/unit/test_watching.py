@@ -89,8 +89,8 @@ def test_a_tail_reads_what_was_appended_since_and_survives_a_missing_log(tmp_pat
     "line",
     [
         (
-            "WARNING [jit_monitor.py:97] Triton JIT compilation during inference: k. This "
-            "causes a latency spike; consider extending warmup"
+            "WARNING [jit_monitor.py:97] Triton JIT compilation during inference: k. "
+            "This causes a latency spike; consider extending warmup"
         ),
         (
             "WARNING [jit_monitor.py:9] CuTeDSL compile during inference: f (x). This "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from autotune.cli.bench import bench
 from autotune.cli.doctor import doctor
 from autotune.cli.explain import explain
 from autotune.cli.export import export
@@ -23,6 +24,7 @@ app = typer.Typer(
 app.callback(invoke_without_command=True)(tune)
 app.command()(trials)
 app.command()(export)
+app.command()(bench)
 app.command()(doctor)
 app.command()(explain)
 app.command()(workload)
