@@ -178,10 +178,11 @@ def size_text(size_bytes: int) -> str:
 
 
 def _studies_of(url: str) -> Iterator[Listed]:
+    size = file_bytes(url)  # before our own connection adds its side files
     with opened(url) as store:
         for summary in summarize_studies(store):
             logs = folder_bytes(log_folder(summary.name))
-            yield Listed(url, summary, file_bytes(url) + logs)
+            yield Listed(url, summary, size + logs)
 
 
 def _delete_rows(store: FactStore, url: str, study: str) -> None:
