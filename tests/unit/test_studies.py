@@ -258,6 +258,17 @@ def test_deleting_one_of_two_studies_leaves_the_other_whole():
     assert optuna_names(url) == ["s"]
 
 
+def test_no_row_of_a_deleted_study_is_left():
+    url = make_study("s")
+
+    run("delete", "s", "--storage", url, "--yes")
+
+    left = rows("studies/s.db")
+    assert left.pop("autotune_migrations") == len(schema.MIGRATIONS)
+    assert set(left.values()) == {0}
+    assert optuna_names(url) == []
+
+
 def test_an_unknown_study_is_refused():
     with pytest.raises(InputError, match="no study 'x'"):
         run("delete", "x", "--yes")

@@ -101,17 +101,12 @@ def delete_study(store: FactStore, study: str) -> None:
         InputError: There is no such study, or it is at work.
     """
     refuse_at_work(store, study)
-    launches, blocks = schema.LAUNCHES, schema.BLOCKS
     with _connection(store) as connection:
         key = _key(connection, study)
-        mine = sa.select(launches.c.id).where(launches.c.study_id == key)
-        measured = sa.select(blocks.c.id).where(blocks.c.launch_id.in_(mine))
-        for table in (schema.REQUESTS, schema.FAILED_REQUESTS):
-            connection.execute(sa.delete(table).where(table.c.block_id.in_(measured)))
-        connection.execute(sa.delete(blocks).where(blocks.c.launch_id.in_(mine)))
-        for table in (launches, schema.EPOCHS):
-            connection.execute(sa.delete(table).where(table.c.study_id == key))
-        connection.execute(sa.delete(schema.STUDIES).where(schema.STUDIES.c.id == key))
+        for table in reversed(schema.METADATA.sorted_tables):
+            belonging = _belonging(table, key)
+            if belonging is not None:
+                connection.execute(sa.delete(table).where(belonging))
 
 
 def refuse_at_work(store: FactStore, study: str) -> None:
@@ -130,6 +125,23 @@ def refuse_at_work(store: FactStore, study: str) -> None:
 def _connection(store: FactStore) -> AbstractContextManager[sa.Connection]:
     """One transaction on the store's database."""
     return store._engine.begin()  # noqa: SLF001 - the same room
+
+
+def _belonging(table: sa.Table, study_id: int) -> sa.ColumnElement[bool] | None:
+    """Which rows of ``table`` are the study's; None for a table of no study.
+
+    Every table leads to the studies by its first foreign key, and theirs.
+    """
+    if table is schema.STUDIES:
+        return table.c.id == study_id
+    keys = (key for column in table.columns for key in column.foreign_keys)
+    key = next(keys, None)
+    if key is None:
+        return None
+    above = _belonging(key.column.table, study_id)
+    if above is None:
+        return None
+    return key.parent.in_(sa.select(key.column).where(above))
 
 
 def _told(connection: sa.Connection, study_id: int) -> list[tuple[float, bool]]:
