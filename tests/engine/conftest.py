@@ -11,12 +11,12 @@ from autotune.models.fetch import default_cache, fetch
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 
-@pytest.fixture(autouse=True)
-def uncaptured(request):
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem):
     """vLLM logs to the stream it finds; pytest's own would bypass our capture."""
-    capture = request.config.pluginmanager.getplugin("capturemanager")
+    capture = pyfuncitem.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
-        yield
+        return (yield)
 
 
 @pytest.fixture(scope="session")

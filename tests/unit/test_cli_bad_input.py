@@ -55,11 +55,6 @@ pytestmark = [
 ]
 
 
-FOLDER_TOO_EARLY = pytest.mark.xfail(
-    strict=False, reason="./studies is made before the storage is opened"
-)
-
-
 @pytest.fixture
 def autotune(tmp_path, monkeypatch, capsys):
     """Runs the command in an empty folder; exit code and standard error."""
@@ -168,16 +163,8 @@ def test_a_wrong_word_is_named_before_vllm_is_loaded(autotune, model, words, nam
         (["--fix", "max_num_seqs=many"], ["max_num_seqs", "many"]),
         (["--space", "nosuch"], ["--space nosuch", "cpu"]),
         (["--space", "nosuch.yaml"], ["nosuch.yaml", "no such file"]),
-        pytest.param(
-            ["--storage", "nonsense"],
-            ["nonsense", "cannot be opened"],
-            marks=FOLDER_TOO_EARLY,
-        ),
-        pytest.param(
-            ["--storage", "sqlite:////no/such/x.db"],
-            ["cannot be opened"],
-            marks=FOLDER_TOO_EARLY,
-        ),
+        (["--storage", "nonsense"], ["nonsense", "cannot be opened"]),
+        (["--storage", "sqlite:////no/such/x.db"], ["cannot be opened"]),
     ],
     ids=" ".join,
 )

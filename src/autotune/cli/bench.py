@@ -14,8 +14,8 @@ from rich.console import Console
 
 from autotune.cli.measured import Measurement, say, say_self_test
 from autotune.cli.measuring import Asked, Say, measure_endpoint, measure_here
+from autotune.cli.request import DUMMY, Weights
 from autotune.cli.terminal import open_terminal
-from autotune.cli.tune import DUMMY, Weights
 from autotune.domain.workload import ClosedLoop, Level, OpenLoop, Workload
 from autotune.errors import InputError
 from autotune.load.http_target import Dialect

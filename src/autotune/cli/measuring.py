@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from autotune.cli.assemble import CONTEXT_STEP
 from autotune.cli.measured import INCONCLUSIVE, Measurement
 from autotune.cli.storage import STUDIES
-from autotune.cli.tune import CONTEXT_STEP
 from autotune.domain.outcome import Outcome, Saturated
 from autotune.domain.settings import EngineSettings, Value
 from autotune.domain.timing import LevelResult

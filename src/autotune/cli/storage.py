@@ -62,3 +62,10 @@ def existing_trials(storage: str | None, study: str) -> Sequence[Trial]:
                 f"there is no study {study!r} in {shown(url)}; there are: {names}"
             )
         return store.trials(study)
+
+
+def prepare_folder(url: str) -> None:
+    """Make ``./studies`` if that is where the database goes; nothing else."""
+    path = database_file(url)
+    if path is not None and path.parent == STUDIES:
+        STUDIES.mkdir(exist_ok=True)
