@@ -100,15 +100,64 @@ FAILED_REQUESTS = sa.Table(
     sa.Column("failed_s", sa.Float, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
 )
+CONFIRMATIONS = sa.Table(
+    "autotune_confirmations",
+    METADATA,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column(
+        "study_id",
+        sa.ForeignKey(STUDIES.c.id, ondelete="CASCADE"),
+        nullable=False,
+        index=True,
+    ),
+    # Who meets whom, after how many rounds is looked, and which draws are made;
+    # the same plan continues an unfinished confirmation.
+    sa.Column("plan", sa.JSON, nullable=False),
+    sa.Column("machine", sa.JSON, nullable=False),
+    sa.Column("state", sa.String(20), nullable=False),
+    # By reference; scores and metrics of the rounds give the same again.
+    sa.Column("verdicts", sa.JSON, nullable=True),
+    sa.Column("sentence", sa.Text, nullable=True),
+    sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("finished_at", sa.DateTime(timezone=True), nullable=True),
+)
+# One member's start in one round; its blocks and requests are the launch's.
+CONFIRMATION_RUNS = sa.Table(
+    "autotune_confirmation_runs",
+    METADATA,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column(
+        "confirmation_id",
+        sa.ForeignKey(CONFIRMATIONS.c.id, ondelete="CASCADE"),
+        nullable=False,
+        index=True,
+    ),
+    sa.Column("round", sa.Integer, nullable=False),
+    sa.Column("member", sa.String(100), nullable=False),
+    sa.Column("epoch_id", sa.ForeignKey(EPOCHS.c.id), nullable=False),
+    sa.Column("launch_id", sa.ForeignKey(LAUNCHES.c.id), nullable=False),
+    # Null where the member failed twice and left the race.
+    sa.Column("score", sa.Float, nullable=True),
+    sa.Column("metrics", sa.JSON, nullable=False),
+    sa.Column("failure", sa.Text, nullable=True),
+    sa.UniqueConstraint("confirmation_id", "round", "member", "epoch_id"),
+)
 
 
 def _first_tables(connection: sa.Connection) -> None:
-    METADATA.create_all(connection)
+    later = (CONFIRMATIONS, CONFIRMATION_RUNS)
+    first = [t for t in METADATA.sorted_tables if t not in later]
+    METADATA.create_all(connection, tables=first)
+
+
+def _confirmations(connection: sa.Connection) -> None:
+    METADATA.create_all(connection, tables=[CONFIRMATIONS, CONFIRMATION_RUNS])
 
 
 # A migration is applied once, in the transaction that notes it.
 MIGRATIONS: tuple[tuple[str, Callable[[sa.Connection], None]], ...] = (
     ("0001_first_tables", _first_tables),
+    ("0002_confirmations", _confirmations),
 )
 
 
