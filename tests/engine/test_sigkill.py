@@ -16,7 +16,9 @@ import pytest
 
 pytestmark = pytest.mark.engine
 
-COMMAND = [sys.executable, "-m", "autotune", "--model", "tiny-glm4", "--study", "s"]
+COMMAND = [sys.executable, "-m", "autotune"]
+# Sixteen at once answer a block within a second or two, whatever else is proposed.
+STUDY = ["--model", "tiny-glm4", "--study", "s", "--fix", "max_num_seqs=16"]
 DATABASE = Path("studies/s.db-wal")
 GONE_WITHIN_S = 5.0
 SHARED_MEMORY = "/dev/shm/"  # noqa: S108 - where it lies on Linux
@@ -32,7 +34,7 @@ class Tuner:
 
     def __init__(self, trials):
         self.process = subprocess.Popen(
-            [*COMMAND, "--trials", str(trials)],
+            [*COMMAND, *STUDY, "--trials", str(trials)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -127,7 +129,7 @@ def wait_for_a_write(seconds=60):
 def finished_trials():
     """Numbers of the finished trials, from our facts and from Optuna's."""
     listed = subprocess.run(
-        [*COMMAND[:3], "trials", "--study", "s", "--json"],
+        [*COMMAND, "trials", "--study", "s", "--json"],
         check=True,
         capture_output=True,
         text=True,
@@ -152,6 +154,10 @@ def finished_trials():
 
 MOMENTS = {
     "start-up of the tuner": lambda t: t.read_until("loading vLLM"),
+    "import of vLLM": lambda t: (t.read_until("loading vLLM"), time.sleep(6)),
+    "first write of a study": lambda _: wait_for_a_write(),
+    "warm-up": lambda t: t.read_until("trial .*: warm-up"),
+    "baseline under load": lambda t: t.read_until("baseline: measure"),
     "start of an engine": lambda t: (
         t.read_until("(baseline|trial .*): start"),
         time.sleep(0.8),

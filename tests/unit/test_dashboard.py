@@ -6,23 +6,29 @@ import shutil
 import socket
 import subprocess
 import threading
+import urllib.error
 import urllib.request
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
-from autotune.cli.dashboard import notes
+from autotune.cli.dashboard import notes, served_files
+from autotune.dashboard.files import with_files
 from autotune.dashboard.page import Page
 from autotune.dashboard.server import local_server
+from autotune.dashboard.timeline import timeline
 from autotune.domain.outcome import Evidence, Infeasible, Measured
 from autotune.domain.settings import EngineSettings
 from autotune.domain.space import IntKnob, SearchSpace
 from autotune.domain.timing import Block, LevelResult, RequestTiming
 from autotune.domain.trial import Score
 from autotune.errors import InputError
-from autotune.store.facts import FactStore
+from autotune.store.facts import FactStore, opened
+from autotune.store.upkeep import launch_ids
 from autotune.strategy.study import OptunaStudy
 from autotune.tune import attributes
 
@@ -100,8 +106,8 @@ def study(tmp_path):
 
 
 @contextmanager
-def served(page):
-    server = local_server(page, port=0)
+def served(application):
+    server = local_server(application, port=0)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -161,11 +167,56 @@ def test_notes_do_not_touch_what_was_told(study):
 
 def test_it_listens_on_this_machine_only_and_serves_the_file(study):
     page = Page(study[0])
-    with served(page) as address:
+    with served(page.application) as address:
         summary = json.load(urllib.request.urlopen(f"{address}/api/studies"))  # noqa: S310 - our own server
 
     assert [s["study_name"] for s in summary["study_summaries"]] == ["answers"]
     assert address.startswith("http://127.0.0.1:")
+
+
+def test_log_configuration_and_timing_of_a_trial_are_served(study, tmp_path):
+    url, trials = study
+    (tmp_path / "launch-0003.log").write_text("<script>alert(1)</script>")
+    with opened(url) as store:
+        files = served_files(trials, launch_ids(store, "answers"), tmp_path)
+    answers = {}
+
+    with served(with_files(Page(url).application, files)) as address:
+        for name in ("2/engine.log", "1/effective.json", "1/timing.svg"):
+            path = f"/autotune/trials/{name}"
+            with urllib.request.urlopen(address + path) as answer:  # noqa: S310 - our own server
+                answers[name] = answer.read().decode(), answer.headers
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"{address}/autotune/trials/1/engine.log")  # noqa: S310
+        urllib.request.urlopen(f"{address}/api/studies").close()  # noqa: S310
+
+    text, headers = answers["2/engine.log"]
+    assert text == "<script>alert(1)</script>"
+    assert headers["Content-Type"].startswith("text/plain")
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert json.loads(answers["1/effective.json"][0]) == {"max_num_seqs": 9}
+    picture = ET.fromstring(answers["1/timing.svg"][0])  # noqa: S314 - our own
+    lines = picture.findall("{http://www.w3.org/2000/svg}line")
+    assert [line.get("class") for line in lines] == ["wait", "answer"]
+
+
+def test_the_picture_shows_waiting_and_answering_to_scale():
+    text = timeline(measured(0.1).levels)
+
+    assert 'class="wait" x1="10.0" x2="400.0"' in text
+    assert 'class="answer" x1="400.0" x2="790.0"' in text
+
+
+def test_a_picture_of_many_requests_stays_readable():
+    (level,) = measured(0.1).levels
+    (block,) = level.blocks
+    many = replace(block, timings=block.timings * 1000)
+
+    text = timeline((replace(level, workload="<&>", blocks=(many,)),))
+
+    assert text.count('class="wait"') == 200
+    assert "the first 200 of 1000" in text
+    ET.fromstring(text)  # noqa: S314 - our own
 
 
 def test_a_run_goes_on_while_the_dashboard_is_open(study):
@@ -192,13 +243,13 @@ def test_a_port_in_use_is_named(study):
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match=rf"--port {port} is in use"):
-            local_server(page, port=port)
+            local_server(page.application, port=port)
 
 
 @pytest.mark.parametrize("port", [-1, 65536])
 def test_a_port_that_is_none_is_named(study, port):
     with pytest.raises(InputError, match=f"--port {port} cannot be used"):
-        local_server(Page(study[0]), port=port)
+        local_server(Page(study[0]).application, port=port)
 
 
 def test_a_study_that_only_we_know_is_refused(study):
@@ -235,7 +286,7 @@ def test_a_browser_shows_the_study_and_its_best_trial_without_errors(study, tmp_
     key = page.study_id("answers")
     page.write_notes(key, notes(study[1]))
 
-    with served(page) as address:
+    with served(page.application) as address:
         document, console = browse(
             f"{address}/dashboard/studies/{key}", Path(tmp_path) / "browser"
         )

@@ -1,4 +1,4 @@
-"""A page in, the same page on a local port out."""
+"""An application in, the same on a local port out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from autotune.dashboard.page import Page
+from autotune.dashboard.files import Application
 from autotune.errors import InputError
 
 
@@ -28,8 +28,8 @@ class _QuietHandler(WSGIRequestHandler):
         """Say nothing."""
 
 
-def local_server(page: Page, *, port: int) -> LocalServer:
-    """A server of ``page`` on ``port`` (0: any that is free), not yet serving.
+def local_server(application: Application, *, port: int) -> LocalServer:
+    """A server of ``application`` on ``port`` (0: any that is free), not yet serving.
 
     Raises:
         InputError: The port cannot be used.
@@ -42,5 +42,5 @@ def local_server(page: Page, *, port: int) -> LocalServer:
         raise InputError(
             f"--port {port} {reason}; give another, or 0 for any that is free"
         ) from error
-    server.set_app(page.application)
+    server.set_app(application)
     return server

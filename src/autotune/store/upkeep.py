@@ -192,3 +192,15 @@ def _moved(
 
 def _aware(moment: datetime) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def launch_ids(store: FactStore, study: str) -> dict[int, int]:
+    """Which launch each told trial was, by trial number; its log is named after it."""
+    table = schema.LAUNCHES
+    with _connection(store) as connection:
+        query = sa.select(table.c.number, table.c.id).where(
+            table.c.study_id == _key(connection, study),
+            table.c.state == "finished",
+            table.c.number.is_not(None),
+        )
+        return {row.number: row.id for row in connection.execute(query)}
