@@ -17,7 +17,7 @@ from autotune.domain.settings import EngineSettings
 from autotune.domain.space import IntKnob, SearchSpace
 from autotune.domain.timing import Block, RequestFailure, RequestTiming
 from autotune.domain.trial import Score
-from autotune.errors import InputError
+from autotune.errors import InputError, StoreUnavailable
 from autotune.store import schema
 from autotune.store.facts import FactStore
 from autotune.strategy.study import OptunaStudy
@@ -146,6 +146,37 @@ def test_a_study_of_a_later_version_is_listed_as_such():
     (found,) = json.loads(run("--json").output)
 
     assert "later version" in found["problem"]
+
+
+def test_a_study_of_an_earlier_version_is_migrated_by_being_read():
+    engine = sa.create_engine("sqlite:///studies/early.db")
+    name, apply = schema.MIGRATIONS[0]
+    row = {"name": name, "applied_at": datetime.now(UTC)}
+    study = {"name": "early", "spec": {}, "capacities_rps": {}}
+    with engine.begin() as connection:
+        schema.MIGRATIONS_TABLE.create(connection)
+        apply(connection)
+        connection.execute(sa.insert(schema.MIGRATIONS_TABLE), row)
+        values = {**study, "created_at": datetime.now(UTC)}
+        connection.execute(sa.insert(schema.STUDIES), values)
+    engine.dispose()
+
+    (found,) = json.loads(run("--json").output)
+
+    assert (found["name"], found["trial_count"]) == ("early", 0)
+    assert rows("studies/early.db")["autotune_migrations"] == len(schema.MIGRATIONS)
+
+
+def test_another_optunas_file_is_refused_and_nothing_is_deleted():
+    url = make_study("s")
+    with closing(sqlite3.connect("studies/s.db")) as connection:
+        connection.execute("update alembic_version set version_num = 'v9.9.9'")
+        connection.commit()
+
+    with pytest.raises(StoreUnavailable, match="installed Optuna"):
+        run("delete", "s", "--storage", url, "--yes")
+
+    assert rows("studies/s.db")["autotune_launches"] == 3
 
 
 def test_a_study_at_work_is_marked():
