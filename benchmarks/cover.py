@@ -13,12 +13,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from autotune.cli.assemble import assemble
+from autotune.cli.narration import say_start, say_trial
+from autotune.cli.request import DUMMY, Request, Weights
 from autotune.cli.storage import STUDIES, storage_url
 from autotune.cli.terminal import open_terminal
-from autotune.cli.tune import DUMMY, Request, Weights, _prepare, _say_start, _say_trial
 from autotune.domain.settings import Value
 from autotune.domain.space import SearchSpace
 from autotune.domain.workload import LoadShare, Workload
@@ -66,8 +69,14 @@ class Cover:
 
 def short_workloads(seed: int) -> tuple[Workload, ...]:
     """Chat and code, one short block each."""
-    chat = replace(WORKLOADS["chat"], blocks=1, levels=MOST, seed=seed)
-    code = replace(WORKLOADS["code"], block_s=6.0, levels=MOST, seed=seed)
+    short: dict[str, Any] = {
+        "levels": MOST,
+        "seed": seed,
+        "blocks": 1,
+        "most_blocks": 0,
+    }
+    chat = replace(WORKLOADS["chat"], **short)
+    code = replace(WORKLOADS["code"], block_s=6.0, **short)
     return chat, code
 
 
@@ -96,11 +105,13 @@ def main() -> None:
     logs = STUDIES / "logs" / request.study
     path = locate(request.model, cache=default_cache())
     with captured(logs / "autotune.log"):
-        tuner = _prepare(request, path, logs, terminal)
-        tuner = replace(tuner, strategy=Cover(tuner.plan.space, seed=given.seed))
-        _say_start(tuner, terminal)
+        tuner = assemble(request, path, logs, terminal)
+        tuner = replace(
+            tuner, strategy=Cover(tuner.plan.space, seed=given.seed), first=()
+        )
+        say_start(tuner, terminal)
         for trial in tuner.run():
-            _say_trial(trial, terminal)
+            say_trial(trial, terminal)
 
 
 if __name__ == "__main__":
