@@ -16,6 +16,7 @@ from autotune.cli.storage import STUDIES, existing_trials, storage_url
 from autotune.cli.terminal import WIDTH_WITHOUT_TERMINAL
 from autotune.errors import InputError, StoreUnavailable
 from autotune.store.facts import FactStore, database_file, holds_studies, opened, shown
+from autotune.store.holding import held, lock_file
 from autotune.store.upkeep import (
     StudySummary,
     delete_study,
@@ -74,7 +75,7 @@ def rename(
     old_logs, new_logs = log_folder(study), log_folder(new)
     if new_logs.exists():
         raise InputError(f"{new_logs} is there already; give another name")
-    with opened(url) as store:
+    with held(url, study), opened(url) as store:
         others = [name for name in store.studies() if name != study]
         if moves_file and others:
             raise InputError(
@@ -85,6 +86,7 @@ def rename(
     # The last connection is closed, so SQLite's side files are merged and gone.
     if moves_file and source is not None and target is not None:
         source.rename(target)
+    _let_go(url, study)
     if old_logs.is_dir():
         old_logs.rename(new_logs)
     print(f"{study} is now {new}")
@@ -101,7 +103,7 @@ def delete(
     count = len(existing_trials(storage, study))
     url = storage_url(storage, study)
     logs = log_folder(study)
-    with opened(url) as store:
+    with held(url, study), opened(url) as store:
         refuse_at_work(store, study)
         whole_file = storage is None and store.studies() == (study,)
         what = f"{count} launches in {shown(url)} ({size_text(file_bytes(url))})"
@@ -113,6 +115,7 @@ def delete(
             _delete_rows(store, url, study)
     if whole_file:
         _delete_file(url)
+    _let_go(url, study)
     delete_folder(logs)
     print(f"deleted: {study}")
 
@@ -198,6 +201,13 @@ def _delete_file(url: str) -> None:
     if path is not None:
         for suffix in SUFFIXES:
             path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _let_go(url: str, study: str) -> None:
+    """Remove the lock of a name that is no more."""
+    lock = lock_file(url, study)
+    if lock is not None:
+        lock.unlink(missing_ok=True)
 
 
 def _show(found: tuple[Listed, ...], *, as_json: bool) -> None:
