@@ -17,7 +17,8 @@ from autotune.errors import InputError
 from autotune.files import json_schema, load_study_file, load_workload_file
 
 
-SPACES = sorted((Path(__file__).parents[2] / "search_spaces").glob("*.yaml"))
+FOLDER = Path(__file__).parents[2] / "search_spaces"
+SPACES = sorted(FOLDER.glob("*.yaml"))
 STUDY = {"model": "glm-4-9b-chat", "workload": ["chat"], "fix": {"a.b": "x"}}
 WORKLOAD = {
     "name": "mine",
@@ -46,6 +47,14 @@ def test_what_is_printed_is_a_valid_schema(name):
     jsonschema.Draft202012Validator.check_schema(found)
     assert found == json_schema(name)
     assert found["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("name", ["space", "study", "workload"])
+def test_what_is_published_is_what_is_printed(name):
+    """To refresh: autotune schema NAME > search_spaces/schemas/NAME.json."""
+    published = (FOLDER / "schemas" / f"{name}.json").read_text()
+
+    assert published == printed(name).output
 
 
 def test_another_name_is_refused():
