@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from autotune.cli.app import app
-from autotune.cli.measured import to_json
+from autotune.cli.measured import say, to_json
 from autotune.cli.measuring import measurement
 from autotune.domain.outcome import Measured, Saturated
 from autotune.domain.settings import EngineSettings
@@ -253,3 +253,14 @@ def test_json_has_null_where_a_figure_is_unknown():
     assert not any(
         isinstance(v, float) and math.isnan(v) for v in figures.values() if v
     )
+
+
+def test_random_weights_are_said_with_the_result(capsys):
+    settings = EngineSettings("m", {"load_format": "dummy"}).to_json()
+    level = LevelResult("w", "l", (block(timing(0)),))
+    found = measurement("direct", {"settings": settings}, Measured((level,)))
+
+    say(found, as_json=False)
+
+    assert "dummy weights" in capsys.readouterr().out
+    assert to_json(found)["note"] == "speed only, dummy weights"

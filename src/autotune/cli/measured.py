@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from autotune import __version__
+from autotune.cli.export import DUMMY_NOTE
 from autotune.domain.timing import LevelResult
 from autotune.load.self_test import Reading, SelfTestReport
 from autotune.score.bench_fields import bench_fields
@@ -62,6 +63,12 @@ class Measurement:
     line: str
     exit_code: int
 
+    @property
+    def dummy(self) -> bool:
+        """Whether the weights were random: then only speed was measured."""
+        settings = self.subject.get("settings", {})
+        return bool(settings.get("arguments", {}).get("load_format") == "dummy")
+
 
 def to_json(measured: Measurement) -> dict[str, Any]:
     """The measurement as plain JSON, its only level's vLLM fields at the top too."""
@@ -72,6 +79,7 @@ def to_json(measured: Measurement) -> dict[str, Any]:
         **measured.subject,
         "outcome": measured.outcome,
         "reason": measured.line or None,
+        "note": DUMMY_NOTE if measured.dummy else None,
         "definitions": DEFINITIONS,
         "levels": levels,
     }
@@ -126,6 +134,8 @@ def say(measured: Measurement, *, as_json: bool) -> None:
     for level in measured.levels:
         for text in _remarks(level):
             console.print(text)
+    if measured.dummy:
+        console.print(DUMMY_NOTE)
     if measured.line:
         console.print(f"{measured.outcome}: {measured.line}")
 
