@@ -6,6 +6,7 @@ import typer
 
 from autotune.cli.bench import bench
 from autotune.cli.clean import clean
+from autotune.cli.confirm import confirm
 from autotune.cli.dashboard import dashboard
 from autotune.cli.doctor import doctor
 from autotune.cli.explain import explain
@@ -27,6 +28,7 @@ app = typer.Typer(
 )
 app.callback(invoke_without_command=True)(tune)
 app.command()(trials)
+app.command()(confirm)
 app.command()(export)
 app.command()(bench)
 app.command()(doctor)
