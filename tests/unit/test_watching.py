@@ -12,6 +12,7 @@ import pytest
 from autotune.engine.compiling import LogTail, compiled_line
 from autotune.engine.counters import EngineCounters, difference
 from autotune.engine.cpu_time import cpu_s, own_cpu_s
+from autotune.engine.effective import silent_changes
 from autotune.hardware.nvml import Refused
 from autotune.hardware.readings import device_readings
 from autotune.hardware.recording import Recording
@@ -176,3 +177,26 @@ def test_without_a_driver_there_is_nothing_to_read():
             return Refused(12, "library not found")
 
     assert device_readings(Absent(), environment={})() == {}
+
+
+def test_what_the_engine_changed_silently_is_named():
+    asked = {
+        "block_size": 16,
+        "kv_cache_dtype": "fp8",
+        "dtype": "auto",
+        "compilation_config.cudagraph_mode": "piecewise",
+        "enforce_eager": True,
+        "swap_space": 4,
+    }
+    effective = {
+        "block_size": 128,
+        "kv_cache_dtype": "auto",
+        "dtype": "bfloat16",
+        "compilation_config.cudagraph_mode": "PIECEWISE",
+        "enforce_eager": True,
+    }
+
+    assert silent_changes(asked, effective) == {
+        "block_size": (16, 128),
+        "kv_cache_dtype": ("fp8", "auto"),
+    }

@@ -134,6 +134,8 @@ def say(measured: Measurement, *, as_json: bool) -> None:
     for level in measured.levels:
         for text in _remarks(level):
             console.print(text)
+    for name, (asked, got) in measured.subject.get("changed_silently", {}).items():
+        console.print(f"{name}: asked for {asked}, runs with {got}")
     if measured.dummy:
         console.print(DUMMY_NOTE)
     if measured.line:

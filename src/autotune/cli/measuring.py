@@ -21,6 +21,7 @@ from autotune.domain.timing import LevelResult
 from autotune.domain.workload import ClosedLoop, Workload
 from autotune.engine.arguments import check_values, import_vllm
 from autotune.engine.capture import captured
+from autotune.engine.effective import silent_changes
 from autotune.errors import AutotuneError, EngineFailure, HostUnfit, InputError
 from autotune.hardware import read_machine
 from autotune.hardware.driver import DriverNvml
@@ -93,6 +94,7 @@ def measure_here(asked: Asked, fixes: Mapping[str, Value], say: Say) -> Measurem
         "vllm": version,
         "settings": settings.to_json(),
         "effective": dict(launched.effective),
+        "changed_silently": silent_changes(settings.arguments, launched.effective),
         "phases_s": dict(launched.phases_s),
         "capacities_rps": dict(launched.capacities_rps),
         "log": str(log_path),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from autotune.domain.settings import Value
@@ -51,6 +52,28 @@ def effective_values(config: Any) -> dict[str, Value]:
     if isinstance(blocks, int) and isinstance(size, int):
         values["kv_tokens"] = blocks * size
     return values
+
+
+def silent_changes(
+    asked: Mapping[str, Value], effective: Mapping[str, Value]
+) -> dict[str, tuple[Value, Value]]:
+    """Settings that run otherwise than asked, as (asked, effective) by name.
+
+    ``auto`` and None leave the choice to vLLM, and what it does not report cannot be
+    compared.
+    """
+    return {
+        name: (value, effective[name])
+        for name, value in asked.items()
+        if name in effective
+        and value not in (None, "auto")
+        and _plainly(value) != _plainly(effective[name])
+    }
+
+
+def _plainly(value: Value) -> Value:
+    """Numbers as they are; names without regard to case."""
+    return value.lower() if isinstance(value, str) else value
 
 
 def _follow(config: Any, path: str) -> tuple[bool, Any]:
