@@ -20,8 +20,9 @@ from autotune.domain.workload import ClosedLoop, Workload
 from autotune.engine.scripted import Answers, FailsAtStart, Scene, ScriptedEngine
 from autotune.errors import HostUnfit, InputError
 from autotune.launch import Launcher
-from autotune.load.lag import LagBounds
+from autotune.load.lag import Lag, LagBounds
 from autotune.load.mock_server import MockLatency, running_mock
+from autotune.load.self_test import Reading, SelfTestReport
 from autotune.score.bench_fields import bench_fields
 
 
@@ -264,3 +265,29 @@ def test_random_weights_are_said_with_the_result(capsys):
 
     assert "dummy weights" in capsys.readouterr().out
     assert to_json(found)["note"] == "speed only, dummy weights"
+
+
+def reading(streams, void=None):
+    lag = Lag(mean_s=0.0, p99_s=0.001, max_s=0.002, sample_count=100)
+    return Reading(streams, 1, (), 0.2, 0.201, 0.02, 100.0, lag, void)
+
+
+@pytest.mark.parametrize(
+    ("voids", "ceiling", "exit_code"),
+    [((None, None, "lag"), 32, 0), (("lag", None, None), 0, 4)],
+)
+def test_the_ruler_measures_itself_and_states_its_ceiling(
+    monkeypatch, voids, ceiling, exit_code
+):
+    readings = tuple(map(reading, (8, 32, 64), voids))
+    report = SelfTestReport(MockLatency(), readings)
+    monkeypatch.setattr("autotune.cli.bench.self_test", lambda streams: report)
+
+    text, document = bench("--self-test"), bench("--self-test", "--json")
+
+    assert text.exit_code == document.exit_code == exit_code
+    assert f"measures up to {ceiling} streams" in text.output
+    found = json.loads(document.output)
+    assert found["ceiling_streams"] == ceiling
+    assert [r["void"] for r in found["readings"]] == list(voids)
+    assert found["readings"][0]["ttft_p50_ms"] == 200
