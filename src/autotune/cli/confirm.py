@@ -19,10 +19,11 @@ from autotune.confirm.front import over_http
 from autotune.confirm.prompts import stored_workloads
 from autotune.domain.settings import EngineSettings
 from autotune.domain.trial import Trial
-from autotune.engine.arguments import import_vllm
+from autotune.engine.arguments import check_values, import_vllm
 from autotune.engine.capture import captured
 from autotune.hardware import read_machine
 from autotune.launch import Launcher
+from autotune.lint.launch_line import parse_launch_line
 from autotune.score.verdict import STANDARD, Plan
 from autotune.store.confirmations import Run
 from autotune.store.facts import opened
@@ -39,6 +40,10 @@ def confirm(
         typer.Option(help="At most so many rounds, 2 to 12; looks at 5, 8 and 12."),
     ] = None,
     *,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="The 'vllm serve …' you run today, measured beside."),
+    ] = None,
     again: Annotated[
         bool, typer.Option("--again", help="New rounds, though there is a verdict.")
     ] = False,
@@ -55,7 +60,9 @@ def confirm(
     logs = STUDIES / "logs" / study
     with captured(logs / "confirm.log"), opened(storage_url(storage, study)) as store:
         terminal.say("loading vLLM …")
-        launcher = _launcher(store.spec(study) or {}, found)
+        spec = store.spec(study) or {}
+        launcher = _launcher(spec, found)
+        today = today_settings(baseline, reference_trial(found).settings.model, spec)
         confirmer = Confirmer(
             study=study,
             store=store,
@@ -64,6 +71,7 @@ def confirm(
             machine=asdict(read_machine({"vllm": import_vllm()})),
             progress=Narrated(terminal),
             plan=plan,
+            today=today,
         )
         confirmed = _carried_out(confirmer, terminal, again=again)
     say_confirmed(confirmed, found, terminal)
@@ -106,6 +114,27 @@ def confirm_tuned(
         tuner.store.release()
     say_confirmed(confirmed, found, terminal)
     return confirmed
+
+
+def today_settings(
+    line: str | None, model: str, spec: Mapping[str, Any]
+) -> EngineSettings | None:
+    """What ``--baseline`` asks for on the study's model; None where it is not given.
+
+    What the study holds in all trials holds here too, unless the line says otherwise.
+
+    Raises:
+        InputError: It is no launch line, or the installed vLLM refuses a value.
+    """
+    if line is None:
+        return None
+    read = parse_launch_line(line)
+    check_values(read.arguments, where="--baseline")
+    return EngineSettings(
+        model,
+        {**spec.get("fixed", {}), **read.arguments},
+        {**spec.get("environment", {}), **read.environment},
+    )
 
 
 @dataclass(frozen=True, slots=True)

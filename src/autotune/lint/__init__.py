@@ -1,0 +1,1 @@
+"""Launch lines people run, read as settings; nothing is started."""
