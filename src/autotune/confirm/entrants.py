@@ -16,6 +16,8 @@ from autotune.score.verdict import BASELINE
 
 TODAY = "today"
 DEFAULTS = "vLLM's defaults"
+# The reference where it is a candidate itself, against what runs today.
+REFERENCE_AS_CANDIDATE = "defaults"
 MOST_FINALISTS = 3
 # Facts of a start rather than choices; they do not make a configuration another.
 _NOT_A_CHOICE = ("kv_blocks", "kv_tokens")
@@ -148,7 +150,7 @@ def called(reference: Trial) -> str:
 
 
 def _candidate(member: Member) -> str:
-    return member.name if member.name != BASELINE else "defaults"
+    return member.name if member.name != BASELINE else REFERENCE_AS_CANDIDATE
 
 
 def _distance(one: EngineSettings, other: EngineSettings) -> int:

@@ -9,13 +9,11 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from autotune.confirm.entrants import Contest, LineUp
+from autotune.confirm.entrants import REFERENCE_AS_CANDIDATE, Contest, LineUp
 from autotune.domain.verdict import Continue, Verdict
 from autotune.score.verdict import BASELINE, Plan, decide
 from autotune.store.confirmations import Run
 
-
-DEFAULTS_AS_CANDIDATE = "defaults"
 
 Round = Mapping[str, Run]
 
@@ -93,7 +91,7 @@ def _round(runs: Sequence[Run], *, number: int, due: Sequence[str]) -> Round | N
 
 
 def _member(candidate: str) -> str:
-    return BASELINE if candidate == DEFAULTS_AS_CANDIDATE else candidate
+    return BASELINE if candidate == REFERENCE_AS_CANDIDATE else candidate
 
 
 def _scores(

@@ -180,14 +180,6 @@ class ConfirmationStore:
         return self._facts._engine.begin()  # noqa: SLF001 - the same room
 
 
-def forget_confirmations(connection: sa.Connection, study_id: int) -> None:
-    """Remove a study's confirmations; its launches are removed by others."""
-    table, runs = schema.CONFIRMATIONS, schema.CONFIRMATION_RUNS
-    mine = sa.select(table.c.id).where(table.c.study_id == study_id)
-    connection.execute(sa.delete(runs).where(runs.c.confirmation_id.in_(mine)))
-    connection.execute(sa.delete(table).where(table.c.study_id == study_id))
-
-
 def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
     """The kind of a verdict and all it rests on; what is not finite becomes null."""
     kinds = {
