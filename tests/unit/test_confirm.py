@@ -1,13 +1,18 @@
 """Finalists meet the baseline again: rounds, faults, resuming and the sentence."""
 
 import contextlib
+import io
 import json
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import pytest
 import sqlalchemy as sa
+from rich.console import Console
 
+from autotune.cli.app import app
+from autotune.cli.confirm import Narrated, laid_over, say_confirmed, today_settings
+from autotune.cli.terminal import Terminal
 from autotune.confirm import Confirmer, standard_plan
 from autotune.domain.outcome import EnvironmentFault, Evidence, Measured, Saturated
 from autotune.domain.settings import EngineSettings
@@ -18,6 +23,7 @@ from autotune.domain.workload import ClosedLoop, LoadShare, Workload
 from autotune.engine.scripted import Answers, Scene, ScriptedEngine
 from autotune.errors import AutotuneError, HostUnfit, InputError
 from autotune.launch import Launched, Launcher
+from autotune.lint.launch_line import parse_launch_line
 from autotune.load.lag import LagBounds
 from autotune.score.scoring import FEASIBLE
 from autotune.store.confirmations import ConfirmationStore
@@ -511,3 +517,46 @@ def test_a_number_of_rounds_that_decides_nothing_is_refused(rounds):
 )
 def test_looks_are_the_standard_ones_up_to_the_last_round(rounds, looks):
     assert standard_plan(rounds).looks == looks
+
+
+def test_the_line_run_today_is_read_over_what_the_study_holds():
+    spec = {
+        "fixed": {"enforce_eager": True, "max_num_seqs": 8},
+        "environment": {"A": "1"},
+    }
+
+    line = parse_launch_line("B=2 vllm serve m --max-num-seqs 1")
+    read = laid_over(line, "/models/m", spec)
+
+    assert read.model == "/models/m"
+    assert read.arguments == {"enforce_eager": True, "max_num_seqs": 1}
+    assert read.environment == {"A": "1", "B": "2"}
+    assert today_settings(None, "/models/m", spec) is None
+
+
+@pytest.mark.parametrize("words", [["--rounds", "1"], ["--rounds", "99"]])
+def test_the_command_refuses_rounds_before_it_looks_for_the_study(words, capsys):
+    with pytest.raises(InputError, match="from 2 to 12"):
+        app(["confirm", "--study", "none", *words], standalone_mode=False)
+
+
+def test_the_command_names_a_study_that_is_not_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(InputError, match="there is no study 'none'"):
+        app(["confirm", "--study", "none"], standalone_mode=False)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_end_is_told_with_what_the_winner_changes(study, tmp_path):
+    out = io.StringIO()
+    terminal = Terminal(out, Console(file=out, width=200))
+    said = confirmer(study, tmp_path, winning(), progress=Narrated(terminal)).run()
+
+    say_confirmed(said, study.trials("s"), terminal)
+
+    told = out.getvalue()
+    assert "round 3, trial 1: score" in told
+    assert said.sentences[0] in told
+    assert "confirmed: trial 1: knob=2" in told

@@ -23,7 +23,7 @@ from autotune.engine.arguments import check_values, import_vllm
 from autotune.engine.capture import captured
 from autotune.hardware import read_machine
 from autotune.launch import Launcher
-from autotune.lint.launch_line import parse_launch_line
+from autotune.lint.launch_line import LaunchLine, parse_launch_line
 from autotune.score.verdict import STANDARD, Plan
 from autotune.store.confirmations import Run
 from autotune.store.facts import opened
@@ -130,6 +130,11 @@ def today_settings(
         return None
     read = parse_launch_line(line)
     check_values(read.arguments, where="--baseline")
+    return laid_over(read, model, spec)
+
+
+def laid_over(read: LaunchLine, model: str, spec: Mapping[str, Any]) -> EngineSettings:
+    """A launch line over what a study holds in all trials."""
     return EngineSettings(
         model,
         {**spec.get("fixed", {}), **read.arguments},
