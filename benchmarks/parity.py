@@ -1,6 +1,6 @@
 """Whether our client and vLLM's own benchmark client read the same server alike.
 
-    python benchmarks/parity.py [--model smollm2-135m] [--pairs 10] [--without-engine]
+    python benchmarks/parity.py [--model tiny-glm4] [--pairs 10] [--without-engine]
 
 First a mock of exactly known latency: both clients must be within 1 % of what the mock
 says it did, and of each other. Then one vLLM on this machine: alternating pairs of
@@ -90,7 +90,7 @@ class Run:
 
 
 MOCK_LOAD = Load(rate_rps=8.0, requests=64, prompt_tokens=64, output_tokens=32)
-ENGINE_LOAD = Load(rate_rps=2.0, requests=12, prompt_tokens=128, output_tokens=32)
+ENGINE_LOAD = Load(rate_rps=8.0, requests=24, prompt_tokens=256, output_tokens=32)
 NAMES = ("mean_ttft_ms", "median_ttft_ms", "mean_tpot_ms")
 RATIO_NAMES = ("mean_ttft_ms", "mean_tpot_ms")
 
@@ -130,7 +130,8 @@ def run_ours(url: str, model: str, load: Load, *, seed: int, vocabulary: int) ->
                 bounds=LagBounds(),
             )
             # A void block's figures are shown too, beside the reason.
-            voids.append(run.block.void)
+            lost = [f.reason for f in run.block.failures]
+            voids.append(run.block.void or (lost[0] if lost else None))
             if run.fault is not None:
                 raise run.fault
             return LevelResult("parity", level.label, (replace(run.block, void=None),))
@@ -364,7 +365,7 @@ def _show(where: str, run: Run) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="smollm2-135m", help="an alias known here")
+    parser.add_argument("--model", default="tiny-glm4", help="an alias known here")
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--most-seconds", type=float, default=180.0)
     parser.add_argument("--without-engine", action="store_true")

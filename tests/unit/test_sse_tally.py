@@ -49,12 +49,22 @@ def test_role_chunks_before_the_first_output_start_no_clock():
     assert chunks[0] == (2, 1)
 
 
-def test_tokens_stated_before_any_output_count_with_the_first_output():
-    early = Delta(has_choices=True, usage=Usage(8, 1, None))
+def test_a_first_token_without_text_starts_the_clock_where_the_server_counts_it():
+    role = Delta(has_choices=True, usage=Usage(8, 0, None))
+    held = Delta(has_choices=True, usage=Usage(8, 1, None))
 
-    _, chunks = run(early, text(2), text(3))
+    _, chunks = run(role, held, text(2), text(3))
 
-    assert chunks == [(1, 2), (2, 1)]
+    assert chunks == [(1, 1), (2, 1), (3, 1)]
+
+
+def test_an_answer_without_any_text_is_whole_where_the_server_counts_its_tokens():
+    silent = [Delta(has_choices=True, usage=Usage(8, n, None)) for n in (1, 2)]
+
+    tally, chunks = run(*silent, DONE)
+
+    assert chunks == [(0, 1), (1, 1)]
+    assert tally.missing() is None
 
 
 def test_a_token_whose_text_is_held_back_is_stamped_at_its_own_arrival():

@@ -12,8 +12,8 @@ class Tally:
     A chunk can hold several tokens, or a token's text can be held back. Where events
     state cumulative usage or token ids, each chunk is counted at once; where only a
     closing usage comes, chunks wait for it and share its total evenly. The first
-    chunk is always one with output, and usage that comes after the last token never
-    moves its stamp.
+    chunk is one with output, or one whose stated count has grown; usage that comes
+    after the last token never moves its stamp.
     """
 
     def __init__(self) -> None:
@@ -31,9 +31,9 @@ class Tally:
         self.finish_reason = delta.finish_reason or self.finish_reason
         total = self._stated_total(delta)
         grew = total is not None and total > self._counted and not self._waiting_s
-        if delta.has_output or (
-            delta.has_choices and grew and self._last_s is not None
-        ):
+        # A token may come without text: held back until its character is whole, or
+        # special. The server's own count says that it came.
+        if delta.has_output or (delta.has_choices and grew):
             self._waiting_s.append(received_s)
             self._last_s = received_s
         if total is None or self._last_s is None:
