@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -25,6 +26,8 @@ from autotune.engine.catalog.intersection import Skipped, intersect
 from autotune.errors import HostUnfit, InputError, StartFailed
 from autotune.guard import MemoryGuard, memory_model
 from autotune.hardware import read_machine
+from autotune.hardware.driver import DriverNvml
+from autotune.hardware.readings import device_readings
 from autotune.launch import Launcher
 from autotune.models import known
 from autotune.models.recipes import first_trials
@@ -72,7 +75,13 @@ def assemble(
     )
     return Tuner(
         plan=plan,
-        launcher=Launcher(engine, request.workloads, vocabulary, captured),
+        launcher=Launcher(
+            engine,
+            request.workloads,
+            vocabulary,
+            captured,
+            conditions=device_readings(DriverNvml(), environment=os.environ),
+        ),
         study=OptunaStudy(request.url, name=request.study, space=space),
         store=store,
         strategy=ShadowSampler(space, seed=request.seed, guard=guard),

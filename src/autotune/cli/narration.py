@@ -10,6 +10,7 @@ from autotune.cli.storage import existing_trials
 from autotune.cli.table import describe, differences, reference_of, trial_table
 from autotune.cli.terminal import Terminal
 from autotune.domain.trial import Trial
+from autotune.engine.effective import silent_changes
 from autotune.errors import AutotuneError
 from autotune.tune import Tuner, kind
 
@@ -39,6 +40,9 @@ def say_trial(trial: Trial, terminal: Terminal) -> None:
         line = evidence.line[:120] if evidence else ""
         verdict = f"[red]{kind(trial.outcome)}[/red] {escape(line)}"
     terminal.say(f"[bold]{name}[/bold]: {verdict} ({spent}) {escape(changes)}")
+    changed = silent_changes(trial.settings.arguments, trial.effective)
+    for knob, (asked, ran) in changed.items():
+        terminal.say(f"  asked for {knob}={asked}, vLLM runs {ran}")
 
 
 def say_result(request: Request, terminal: Terminal) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
+
+import typer
 
 from autotune.domain.settings import Value
 from autotune.domain.workload import Level, LoadShare, OpenLoop, Workload
 from autotune.errors import InputError
+from autotune.files import load_study_file, load_workload_file
 from autotune.load.workloads import WORKLOADS
 
 
@@ -73,6 +78,45 @@ def _share(text: str) -> float:
     return share
 
 
+def study_name(model: str, workloads: list[str]) -> str:
+    """What a study is called if nobody says: the model and what it was sent."""
+    path = Path(model)
+    short = path.resolve().name if path.is_dir() else path.name
+    return "-".join([short, *(Path(w).stem for w in workloads)])
+
+
+def defaults_from_file(context: typer.Context, path: Path | None) -> Path | None:
+    """Let a study file fill the options that the command line leaves open.
+
+    Raises:
+        InputError: The file is missing or malformed.
+    """
+    if path is None:
+        return None
+    options = load_study_file(path).options()
+    defaults: dict[str, object] = {n.replace("-", "_"): v for n, v in options.items()}
+    fixes = defaults.pop("fix", {})
+    if isinstance(fixes, Mapping):
+        defaults["fix"] = [f"{k}={json.dumps(v)}" for k, v in fixes.items()]
+    load = defaults.pop("load", None)
+    if isinstance(load, tuple):
+        defaults["load"] = ",".join(str(share) for share in load)
+    context.default_map = {"study": path.stem, **defaults}
+    return path
+
+
+def _workload(name: str, seed: int) -> Workload:
+    if name.endswith((".yaml", ".yml")):
+        return load_workload_file(Path(name)).workload(seed=seed)
+    if name not in WORKLOADS:
+        known = ", ".join(WORKLOADS)
+        raise InputError(
+            f"unknown workload {name!r}; there are: {known}. "
+            "Or give a file ending in .yaml"
+        )
+    return replace(WORKLOADS[name], seed=seed)
+
+
 def workloads_of(
     names: list[str], levels: tuple[Level, ...], seed: int
 ) -> tuple[Workload, ...]:
@@ -81,9 +125,6 @@ def workloads_of(
         raise InputError(f"--workload is given twice: {', '.join(names)}")
     chosen = []
     for name in names:
-        if name not in WORKLOADS:
-            known = ", ".join(WORKLOADS)
-            raise InputError(f"unknown workload {name!r}; there are: {known}")
-        workload = replace(WORKLOADS[name], seed=seed)
+        workload = _workload(name, seed)
         chosen.append(replace(workload, levels=levels or workload.levels))
     return tuple(chosen)

@@ -11,14 +11,17 @@ import typer
 
 from autotune import __version__
 from autotune.cli.assemble import assemble
+from autotune.cli.clean import retain_logs
 from autotune.cli.export import write_script
 from autotune.cli.narration import say_result, say_start, say_trial
 from autotune.cli.request import (
     DUMMY,
     Request,
     Weights,
+    defaults_from_file,
     levels_of,
     positive,
+    study_name,
     workloads_of,
 )
 from autotune.cli.storage import STUDIES, storage_url
@@ -29,11 +32,20 @@ from autotune.errors import InputError
 from autotune.models import locate
 from autotune.models.fetch import default_cache
 from autotune.spec import parse_fixes
+from autotune.store.holding import held
 
 
 def tune(
     context: typer.Context,
     *,
+    config: Annotated[  # noqa: ARG001 - its callback fills the other options
+        Path | None,
+        typer.Option(
+            help="A study file; options given beside it win.",
+            is_eager=True,
+            callback=defaults_from_file,
+        ),
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(help="Alias, Hugging Face id, or directory of the model."),
@@ -53,7 +65,7 @@ def tune(
     ] = None,
     workload: Annotated[
         list[str] | None,
-        typer.Option(help="smoke, chat, content or code; repeatable."),
+        typer.Option(help="smoke, chat, content, code or a YAML file; repeatable."),
     ] = None,
     rate: Annotated[
         float | None,
@@ -95,7 +107,7 @@ def tune(
     request = Request(
         model=model,
         trials=positive(trials),
-        study=study or f"{_short_name(model)}-{'-'.join(workload or ['smoke'])}",
+        study=study or study_name(model, workload or ["smoke"]),
         url="",
         workloads=workloads_of(workload or ["smoke"], levels_of(rate, load), seed),
         space=space,
@@ -107,19 +119,14 @@ def tune(
     run(request, open_terminal())
 
 
-def _short_name(model: str) -> str:
-    """The model's name within a study's: the last part of its path or id."""
-    path = Path(model)
-    return path.resolve().name if path.is_dir() else path.name
-
-
 def run(request: Request, terminal: Terminal) -> None:
     """Carry out a checked request; the exit code is an exception's."""
     model_path = locate(request.model, cache=default_cache())
     logs = STUDIES / "logs" / request.study
     with TemporaryDirectory() as scratch, captured(Path(scratch) / "start.log"):
         tuner = assemble(request, model_path, logs, terminal)
-    with captured(logs / "autotune.log"):
+    retain_logs(logs)
+    with held(request.url, request.study), captured(logs / "autotune.log"):
         say_start(tuner, terminal)
         try:
             for trial in tuner.run():
