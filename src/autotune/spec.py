@@ -162,27 +162,32 @@ def space_names() -> tuple[str, ...]:
     return tuple(sorted(p.stem for p in _space_folder().glob("*.yaml")))
 
 
-def load_space(name_or_path: str, *, device_count: int) -> SearchSpace:
+def load_space(
+    name_or_path: str, *, device_count: int, splits: tuple[str, ...] | None = None
+) -> SearchSpace:
     """The search space of that name, or in that file.
+
+    A layout knob takes ``splits``, or every split of ``device_count`` devices where
+    nothing is known of the model.
 
     Raises:
         InputError: There is none, or it is malformed; names file, key and value.
     """
     path = _space_path(name_or_path)
     model = _validated(SpaceModel, _read_yaml(path), path)
+    splits = layouts(max(device_count, 1)) if splits is None else splits
     knobs = [
         knob
         for name, knob_model in model.knobs.items()
-        if (knob := _knob(name, knob_model, device_count)) is not None
+        if (knob := _knob(name, knob_model, splits)) is not None
     ]
     rules = tuple(Rule(r.left, r.relation, r.right, r.when) for r in model.rules)
     return SearchSpace(model.name, model.fixed, model.environment, tuple(knobs), rules)
 
 
-def _knob(name: str, model: KnobModel, device_count: int) -> Knob | None:
+def _knob(name: str, model: KnobModel, splits: tuple[str, ...]) -> Knob | None:
     if isinstance(model, LayoutKnobModel):
-        choices = layouts(max(device_count, 1))
-        return ChoiceKnob(LAYOUT, choices) if len(choices) > 1 else None
+        return ChoiceKnob(LAYOUT, splits) if len(splits) > 1 else None
     return model.to_knob(name)
 
 

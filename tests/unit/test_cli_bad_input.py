@@ -91,7 +91,7 @@ def pretended_vllm(tmp_path, monkeypatch):
     for name in [n for n in sys.modules if n.partition(".")[0] == "vllm"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr("autotune.engine.shape.vocabulary_size", lambda _: 1000)
-    monkeypatch.setattr("autotune.engine.shape.model_configuration", lambda _: None)
+    monkeypatch.setattr("autotune.engine.shape.model_configuration", lambda _: {})
     installed_catalog.cache_clear()
     yield
     installed_catalog.cache_clear()

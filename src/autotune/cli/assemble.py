@@ -14,7 +14,7 @@ from rich.markup import escape
 from autotune.cli.request import Request
 from autotune.cli.storage import prepare_folder
 from autotune.cli.terminal import Terminal
-from autotune.domain.layout import LAYOUT
+from autotune.domain.layout import LAYOUT, layouts
 from autotune.domain.machine import Machine
 from autotune.domain.settings import Value
 from autotune.domain.space import SearchSpace
@@ -54,11 +54,11 @@ def assemble(
 
     machine = read_machine({"vllm": vllm_version})
     cpu = _device_is_cpu(on_cpu=on_cpu(), machine=machine)
-    space, skipped = _space(request, cpu=cpu, machine=machine)
+    config = model_configuration(model_path)
+    space, skipped = _space(request, config, cpu=cpu, machine=machine)
     for left_out in skipped:
         terminal.say(f"[dim]left out {escape(str(left_out))}[/dim]")
     vocabulary = vocabulary_size(model_path)
-    config = model_configuration(model_path)
     plan = StudyPlan(request.study, model_path, space, request.trials, logs)
     prepare_folder(request.url)
     store = FactStore(request.url)
@@ -118,11 +118,15 @@ def _recipes(request: Request, space: SearchSpace) -> tuple[Mapping[str, Value],
 
 
 def _space(
-    request: Request, *, cpu: bool, machine: Machine
+    request: Request, config: Mapping[str, Any], *, cpu: bool, machine: Machine
 ) -> tuple[SearchSpace, tuple[Skipped, ...]]:
     """The space as far as the installed vLLM takes it, and what it does not."""
     name = request.space or ("cpu" if cpu else _space_for(request.model))
-    space = load_space(name, device_count=machine.device_count)
+    space = load_space(
+        name,
+        device_count=machine.device_count,
+        splits=_splits(config, machine.device_count),
+    )
     if request.space is not None and Path(request.space).is_file():
         own = [k.name for k in space.knobs if k.name != LAYOUT]
         check_names([*own, *space.fixed], where=request.space)
@@ -139,6 +143,18 @@ def _space(
             "fix less, or give another --space"
         )
     return here, skipped
+
+
+def _splits(config: Mapping[str, Any], device_count: int) -> tuple[str, ...]:
+    """The layouts this model can take on the study's devices."""
+    text = config.get("text_config") or config
+    heads = text.get("num_attention_heads")
+    return layouts(
+        max(device_count, 1),
+        heads=heads,
+        kv_heads=text.get("num_key_value_heads") or heads,
+        layers=text.get("num_hidden_layers"),
+    )
 
 
 def _space_for(model: str) -> str:
