@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.installed-$(VARIANT)
 MODEL ?= smollm2-135m
 TRIALS ?= 8
 
-.PHONY: tune install test test-unit test-gpu check fmt clean bench bench-restart bench-verdict bench-search bench-loadgen bench-parity
+.PHONY: tune install test test-unit test-gpu check fmt clean bench bench-restart bench-kv-limit bench-verdict bench-search bench-loadgen bench-parity
 
 tune: install
 	$(BIN)/autotune models fetch $(MODEL)
@@ -42,13 +42,16 @@ fmt: install
 	$(BIN)/ruff format src tests benchmarks
 
 # Ratios within one run; never part of the tests.
-bench: bench-restart bench-verdict bench-search bench-loadgen bench-parity
+bench: bench-restart bench-kv-limit bench-verdict bench-search bench-loadgen bench-parity
 
 bench-restart: install
 	$(BIN)/python benchmarks/restart.py
 
 bench-parity: install
 	$(BIN)/python benchmarks/parity.py
+
+bench-kv-limit: install
+	$(BIN)/python benchmarks/kv_limit.py
 
 bench-verdict: install
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/verdict.py

@@ -52,12 +52,24 @@ class MemoryGuard:
             reason=found.reason,
         )
 
-    def learn(self, settings: EngineSettings, log_text: str) -> None:
-        """Correct the model by what a start, failed or not, said in its log."""
+    def missing_share(self, settings: EngineSettings) -> float:
+        """The share of memory that ``settings`` are expected to lack; 0 for none."""
+        if self.model is None:
+            return 0.0
+        found = self.model.predict(self._arguments(settings))
+        return 0.0 if isinstance(found, Abstain) else found.violation
+
+    def learn(
+        self, settings: EngineSettings, log_text: str, used_bytes: int | None
+    ) -> None:
+        """Correct the model by what a start, failed or not, said in its log.
+
+        ``used_bytes`` is what the device held while it served, if anybody read it.
+        """
         if self.model is not None:
             self.model = calibrate(
                 self.model,
-                read_observation(log_text),
+                read_observation(log_text, used_bytes=used_bytes),
                 arguments=self._arguments(settings),
             )
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from autotune.domain.layout import collapse, expand
-from autotune.domain.outcome import EnvironmentFault, Infeasible, Measured, Outcome
+from autotune.domain.outcome import (
+    EnvironmentFault,
+    Infeasible,
+    Measured,
+    Outcome,
+    OutOfMemory,
+)
 from autotune.domain.settings import EngineSettings, Value
 from autotune.domain.space import SearchSpace
 from autotune.domain.timing import LevelResult
@@ -27,8 +33,10 @@ from autotune.strategy.study import OptunaStudy
 NOT_A_CHOICE = ("kv_blocks", "kv_tokens")
 
 
-# Told of every launch's settings and its whole log.
-Learn = Callable[[EngineSettings, str], None]
+# Told of every launch's settings, its whole log, and the device's used bytes.
+Learn = Callable[[EngineSettings, str, int | None], None]
+# Says what share of memory settings are expected to lack.
+Foresee = Callable[[EngineSettings], float]
 
 
 class Progress(Protocol):
@@ -74,7 +82,8 @@ class Tuner:
     strategy: Strategy
     machine: Mapping[str, object]
     progress: Progress
-    learn: Learn = lambda _settings, _log: None
+    learn: Learn = lambda _settings, _log, _used: None
+    foresee: Foresee = lambda _settings: 0.0
     first: Sequence[Mapping[str, Value]] = ()
 
     def run(self) -> Iterator[Trial]:
@@ -239,7 +248,8 @@ class Tuner:
             progress=lambda phase: self.progress(number, phase),
             capacities_rps=capacities,
         )
-        self.learn(settings, _text(log_path))
+        launched = _graded(launched, self.foresee(settings))
+        self.learn(settings, _text(log_path), _used_bytes(launched.outcome))
         self.store.freeze_capacities(self.plan.name, launched.capacities_rps)
         return launch, launched
 
@@ -317,6 +327,26 @@ def _as_reference(trial: Trial) -> tuple[LevelResult, ...] | None:
     """Its levels, if others may be measured against it."""
     feasible = trial.score is not None and trial.score.feasible
     return _levels(trial.outcome) if feasible else None
+
+
+def _graded(launched: Launched, missing_share: float) -> Launched:
+    """An out-of-memory outcome also knows the shortfall that was predicted."""
+    if not isinstance(launched.outcome, OutOfMemory):
+        return launched
+    outcome = replace(launched.outcome, predicted_fraction=missing_share)
+    return replace(launched, outcome=outcome)
+
+
+def _used_bytes(outcome: Outcome) -> int | None:
+    """Memory in use on the fullest device while the engine served, if read."""
+    read = [
+        value
+        for level in _levels(outcome) or ()
+        for block in level.blocks
+        for name, value in block.counters.items()
+        if name.endswith("_used_bytes") and value is not None
+    ]
+    return int(max(read)) if read else None
 
 
 def _text(path: Path) -> str:

@@ -88,6 +88,7 @@ def assemble(
         machine=asdict(machine),
         progress=terminal.phase,
         learn=guard.learn,
+        foresee=guard.missing_share,
         first=_recipes(request, space),
     )
 

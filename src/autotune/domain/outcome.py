@@ -60,12 +60,13 @@ class OutOfMemory:
     shortfall_bytes: int | None = None
     needed_bytes: int | None = None
     levels: tuple[LevelResult, ...] = ()
+    predicted_fraction: float = 0.0
 
     @property
     def shortfall_fraction(self) -> float:
-        """Missing memory over needed memory; 0 where the engine did not say."""
+        """Missing memory over needed memory: as the engine said, else as predicted."""
         if not self.shortfall_bytes or not self.needed_bytes:
-            return 0.0
+            return self.predicted_fraction
         return self.shortfall_bytes / self.needed_bytes
 
 

@@ -34,6 +34,7 @@ def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
                 "evidence": asdict(outcome.evidence),
                 "shortfall_bytes": outcome.shortfall_bytes,
                 "needed_bytes": outcome.needed_bytes,
+                "predicted_fraction": outcome.predicted_fraction,
             }
         case Infeasible(evidence=evidence):
             return {"kind": "infeasible", "evidence": asdict(evidence)}
@@ -57,6 +58,7 @@ def outcome_from_json(
                 data["shortfall_bytes"],
                 data["needed_bytes"],
                 levels,
+                data.get("predicted_fraction", 0.0),
             )
         case "infeasible":
             return Infeasible(Evidence(**data["evidence"]), levels)
