@@ -319,7 +319,7 @@ def test_a_machine_counts_its_devices_and_keeps_the_given_versions():
 
     assert machine.device == "NVIDIA H200"
     assert machine.device_count == 2
-    assert machine.device_memory_bytes == 150754820096
+    assert machine.device_memory_bytes == 150754820096 - 644939776
     assert machine.versions["driver"] == "580.159.04"
     assert machine.versions["vllm"] == "0.21.0"
 

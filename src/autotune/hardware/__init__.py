@@ -36,7 +36,8 @@ def read_machine(versions: Mapping[str, str]) -> Machine:
 def machine_of(found: Inventory | NoDevices, *, versions: Mapping[str, str]) -> Machine:
     """This host with ``found`` as its devices; without any, its processor.
 
-    Devices of different sizes count with the smallest memory among them.
+    Devices of different sizes count with the smallest memory among them, less what
+    the driver keeps for itself.
     """
     limits = read_limits()
     memory = memory_bytes(limits)
@@ -47,7 +48,9 @@ def machine_of(found: Inventory | NoDevices, *, versions: Mapping[str, str]) -> 
         host=socket.gethostname(),
         device=devices[0].name if devices else processor(),
         device_count=len(devices),
-        device_memory_bytes=min((d.total_bytes for d in devices), default=memory),
+        device_memory_bytes=min(
+            (d.total_bytes - (d.reserved_bytes or 0) for d in devices), default=memory
+        ),
         cpu_count=cpu_count(limits),
         memory_bytes=memory,
         versions=own | driver,
